@@ -1,0 +1,266 @@
+"""Recovery: a scrambled twin comes back, every tensor and every element; and what must not."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.action import act
+from engine.alignment import STAGES, align, aligned, layer_tensors, start_from_embedding
+from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
+from engine.elements import Ordered
+from engine.errors import Cancelled, Refused
+from engine.families.llama import FAMILY
+from engine.symmetry import Symmetry, sample
+from tests import tiny
+
+EXACT = 1e-4
+architectures = pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+
+
+@dataclass(frozen=True)
+class Twins:
+    """A, B = g · A (with noise, or not), and g."""
+
+    a: Checkpoint
+    b: Checkpoint
+    planted: Symmetry
+
+
+Make = Callable[..., Twins]
+
+
+@pytest.fixture(scope="module")
+def twins(tmp_path_factory: pytest.TempPathFactory, built: Callable[[str], Path]) -> Make:
+    """Twins of a tiny model, each pair written once."""
+
+    @cache
+    def make(architecture: str, *only: str, noise: float = 0.0) -> Twins:
+        a = open_checkpoint(built(architecture))
+        generator = torch.Generator().manual_seed(3)
+        g = sample(a.family, a.config, generator, only)
+
+        def scrambled(name: str) -> Tensor:
+            x = act(g, name, a.read(name))
+            return x + noise * x.std() * torch.randn(x.shape, generator=generator)
+
+        folder = tmp_path_factory.mktemp("twin") / architecture
+        save_checkpoint(folder, ((name, scrambled(name)) for name in a.headers), a)
+        return Twins(a, open_checkpoint(folder), g)
+
+    return make
+
+
+def recovered(pair: Twins, **options: object) -> Symmetry:
+    return align(pair.a, pair.b, start_from_embedding(pair.a, pair.b), **options)[0]
+
+
+def errors(pair: Twins, g: Symmetry) -> dict[str, float]:
+    return {name: tiny.distance(x, pair.a.read(name)) for name, x in aligned(g, pair.b)}
+
+
+@architectures
+def test_every_tensor_of_a_twin_comes_back(architecture: str, twins: Make) -> None:
+    pair = twins(architecture)
+    apart = [tiny.distance(pair.b.read(name), pair.a.read(name)) for name in pair.a.headers]
+    assert min(apart) > 0.1
+    found = errors(pair, recovered(pair))
+    assert set(found) == set(pair.a.headers)
+    assert max(found.values()) < EXACT
+
+
+@architectures
+def test_the_gauge_found_is_the_inverse_of_the_planted_one(architecture: str, twins: Make) -> None:
+    pair = twins(architecture)
+    both = recovered(pair).compose(pair.planted)
+    assert set(both.elements) == {key for key, _, _ in pair.a.family.keys(pair.a.config)}
+    for key, element in both.elements.items():
+        name = key.rpartition(".")[2]
+        size = pair.a.family.sizes(pair.a.config)[name]
+        identity = pair.a.family.coordinates[name].group.identity(size, element.batch)
+        for word, expected in identity.numbers().items():
+            assert torch.allclose(
+                element.numbers()["scale" if word == "sign" else word].double(),
+                expected.double(),
+                atol=1e-4,
+            ), key
+        if isinstance(element, Ordered):
+            assert torch.allclose(element.scale, torch.ones_like(element.scale), atol=1e-4)
+
+
+def test_the_logits_come_back(twins: Make) -> None:
+    """The same function: it only has to be computed in other coordinates."""
+    pair = twins("llama_gqa")
+    after = dict(aligned(recovered(pair), pair.b))
+    assert tiny.distance(tiny.logits(pair.a.folder, after), tiny.logits(pair.a.folder)) < EXACT
+
+
+def test_the_result_says_which_is_which(twins: Make) -> None:
+    pair = twins("llama_gqa")
+    g = recovered(pair)
+    assert (g.source, g.target) == (pair.b.fingerprint, pair.a.fingerprint)
+    assert g.names == (pair.b.name, pair.a.name)
+
+
+def test_margins_are_reported_for_every_order(twins: Make) -> None:
+    pair = twins("llama_gqa")
+    margins = align(pair.a, pair.b, start_from_embedding(pair.a, pair.b))[1]
+    assert {name: len(values) for name, values in margins.items()} == {
+        "res": 1,
+        "ffn": 2,
+        "grp": 2,
+        "head": 2,
+        "rot": 0,
+        "val": 0,
+    }
+    assert all(value > 0 for values in margins.values() for value in values)
+
+
+def test_without_signs_the_twin_does_not_come_back(twins: Make) -> None:
+    pair = twins("llama_gqa")
+    found = errors(pair, recovered(pair, signs=False))
+    assert found["model.embed_tokens.weight"] > 0.1
+    assert sum(error > 0.1 for error in found.values()) > len(found) / 2
+
+
+def test_with_unsigned_twins_signs_are_not_needed(twins: Make) -> None:
+    pair = twins("llama_gqa", "ffn", "heads", "rot", "val")
+    assert max(errors(pair, recovered(pair, signs=False)).values()) < EXACT
+
+
+@pytest.mark.parametrize("words", ["res", "ffn", "heads", "rot", "val", "heads rot"])
+def test_only_what_is_named_is_solved(words: str, twins: Make) -> None:
+    """A twin that differs in these coordinates comes back by these alone."""
+    pair = twins("llama_biases", *words.split())
+    g = recovered(pair, only=words.split())
+    assert set(g.elements) == set(pair.planted.elements)
+    assert max(errors(pair, g).values()) < EXACT
+    assert max(errors(pair, Symmetry(FAMILY, pair.a.config, {})).values()) > 0.1
+
+
+def test_only_leaves_the_rest_alone(twins: Make) -> None:
+    pair = twins("llama_gqa")
+    g = recovered(pair, only=["res"])
+    assert list(g.elements) == ["res"]
+    found = errors(pair, g)
+    assert found["model.embed_tokens.weight"] < EXACT
+    assert found["model.layers.0.mlp.up_proj.weight"] > 0.1
+
+
+@pytest.mark.parametrize(("word", "other"), [("grp", "head"), ("head", "grp")])
+def test_half_of_what_is_solved_together_is_refused(word: str, other: str, twins: Make) -> None:
+    message = f"grp and head are solved together, and {other} was not named: say heads for both."
+    with pytest.raises(Refused, match=f"^{re.escape(message)}$"):
+        recovered(twins("llama_gqa"), only=["res", word])
+
+
+def test_noise_of_one_percent_leaves_the_discrete_part(twins: Make) -> None:
+    pair = twins("llama_biases", noise=0.01)
+    g = recovered(pair)
+    for key, element in g.compose(pair.planted).elements.items():
+        if isinstance(element, Ordered):
+            identity = torch.arange(element.permutation.shape[-1]).expand(*element.batch, -1)
+            assert torch.equal(element.permutation, identity), key
+            assert (element.scale > 0).all(), key
+    assert max(errors(pair, g).values()) < 0.1
+
+
+def test_independent_models_are_brought_no_further_apart(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """No twin: no stage may make the tensors that it moves larger than they were."""
+    a = open_checkpoint(built("llama_gqa"))
+    b = open_checkpoint(tiny.build("llama_gqa", tmp_path / "llama_gqa", seed=9))
+    g = align(a, b, start_from_embedding(a, b))[0]
+    for name, x in aligned(g, b):
+        assert x.norm() < 3 * max(a.read(name).norm(), b.read(name).norm()), name
+
+
+@pytest.mark.parametrize(
+    "dead",
+    [
+        "mlp.gate_proj.weight",
+        "mlp.up_proj.weight",
+        "mlp.down_proj.weight",
+        "self_attn.q_proj.weight",
+        "self_attn.k_proj.weight",
+        "self_attn.v_proj.weight",
+        "self_attn.o_proj.weight",
+    ],
+)
+def test_dead_parts_do_not_stop_an_alignment(dead: str, twins: Make, tmp_path: Path) -> None:
+    """Zeroed projections, as in layers that were switched off, have no order to find."""
+
+    def without(checkpoint: Checkpoint) -> Checkpoint:
+        folder = tmp_path / checkpoint.fingerprint
+        live = ((n, checkpoint.read(n) * (not n.endswith(dead))) for n in checkpoint.headers)
+        save_checkpoint(folder, live, checkpoint)
+        return open_checkpoint(folder)
+
+    pair = twins("llama_gqa")
+    pair = Twins(without(pair.a), without(pair.b), pair.planted)
+    g = recovered(pair)
+    part = dead.partition(".")[0]
+    found = {n: x for n, x in errors(pair, g).items() if part not in n}
+    assert max(found.values()) < EXACT
+    assert all(x.isfinite().all() for _, x in aligned(g, pair.b))
+
+
+def test_the_start_is_a_cosine_and_needs_only_common_tokens(twins: Make) -> None:
+    pair = twins("llama_mqa_tied")
+    c = start_from_embedding(pair.a, pair.b)
+    res = pair.planted.elements["res"]
+    assert isinstance(res, Ordered)
+    assert c.shape == (24, 24)
+    assert abs(c).max() <= 1 + 1e-12
+    back = res.inverse()
+    assert c[range(24), back.permutation] == pytest.approx(back.scale.numpy())
+    x, y = (e.read("model.embed_tokens.weight").double() for e in (pair.a, pair.b))
+    assert c == pytest.approx(((x / x.norm(dim=0)).T @ (y / y.norm(dim=0))).numpy())
+
+
+def test_a_longer_vocabulary_is_no_hindrance(
+    built: Callable[[str], Path], twins: Make, tmp_path: Path
+) -> None:
+    pair = twins("llama_mqa_tied")
+
+    def padded(name: str) -> Tensor:
+        x = pair.b.read(name)
+        return torch.cat([x, torch.ones(8, 24)]) if name == "model.embed_tokens.weight" else x
+
+    config = {**pair.b.config, "vocab_size": 104}
+    tensors = ((name, padded(name)) for name in pair.b.headers)
+    save_checkpoint(tmp_path / "padded", tensors, pair.b, config=config)
+    g = recovered(Twins(pair.a, open_checkpoint(tmp_path / "padded"), pair.planted))
+    assert max(errors(pair, g).values()) < EXACT
+
+
+def test_progress_is_told_and_can_stop(twins: Make) -> None:
+    pair = twins("llama_gqa")
+    told: list[tuple[float, str]] = []
+
+    def progress(share: float, step: str) -> None:
+        told.append((share, step))
+        if len(told) == 2:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        recovered(pair, progress=progress)
+    assert told == [(0.0, "layer 0 of 2"), (0.5, "layer 1 of 2")]
+
+
+def test_layers_partition_the_tensors(twins: Make) -> None:
+    a = twins("llama_gqa").a
+    parts = [set(layer_tensors(a, layer)) for layer in (None, 0, 1)]
+    assert set.union(*parts) == set(a.headers)
+    assert sum(map(len, parts)) == len(a.headers)
+
+
+def test_stages_cover_the_coordinates_of_a_layer_once() -> None:
+    names = [name for stage, _ in STAGES for name in stage]
+    assert sorted(names) == sorted(FAMILY.per_layer)
