@@ -1,0 +1,259 @@
+"""A checkpoint opened lazily: its configuration and headers, one tensor at a time, and writing one.
+
+Importing this module and opening a checkpoint need the standard library only.
+"""
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.agreement import differences
+from engine.errors import Progress, Refused, silent
+from engine.headers import DTYPES, Header, read_headers, read_json, some
+from engine.writing import new_folder, write_checkpoint
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from engine.family import Family
+
+WHOLE = 64 * 2**20
+"""Files up to this size enter the fingerprint whole, larger ones by samples."""
+BLOCK, BLOCKS = 64 * 2**10, 64
+COSMETIC = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Configuration and headers of a model on disk; its tensors are read when asked for."""
+
+    name: str  # as the user named it
+    folder: Path
+    config: Mapping[str, Any]
+    headers: Mapping[str, Header]
+    fingerprint: str  # of the content, never of the path
+
+    @cached_property
+    def family(self) -> "Family":
+        """The table of its architecture, once it has been checked against this checkpoint.
+
+        Errors: Refused for an architecture without a table, an attribute that the table does not
+        know, and tensors that are unknown, missing or of another shape.
+        """
+        from engine.family import family_of  # noqa: PLC0415 (the tables need torch)
+
+        family = family_of(self.config)
+        family.check(self.config, {name: h.shape for name, h in self.headers.items()})
+        return family
+
+    @property
+    def layers(self) -> int:
+        """Number of blocks."""
+        return self.family.layers(self.config)
+
+    @property
+    def tied(self) -> bool:
+        """Whether embedding and unembedding are one tensor."""
+        return bool(self.config.get("tie_word_embeddings", False))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors on disk."""
+        return sum(h.stop - h.start for h in self.headers.values())
+
+    @property
+    def stamps(self) -> tuple[int, ...]:
+        """mtime_ns of every file that the fingerprint read only in part.
+
+        It belongs in the key of a result, since such a file may change unseen, and not in the
+        fingerprint, since a copy is the same model.
+        """
+        status = [path.stat() for path in sorted({h.file for h in self.headers.values()})]
+        return tuple(s.st_mtime_ns for s in status if s.st_size > WHOLE)
+
+    @property
+    def parameters(self) -> int:
+        """Number of values in all tensors on disk."""
+        return sum(h.parameters for h in self.headers.values())
+
+    @property
+    def dtype(self) -> str:
+        """The dtype that holds most values, in torch's word."""
+        total: dict[str, int] = {}
+        for h in self.headers.values():
+            total[h.dtype] = total.get(h.dtype, 0) + h.parameters
+        most = max(total, key=lambda kind: total[kind])
+        return DTYPES.get(most, most)
+
+    def read(self, name: str) -> "Tensor":
+        """One tensor in its dtype on disk and in memory of its own.
+
+        Errors: Refused for a name that is not there, a dtype without arithmetic, a file changed
+        since it was opened, and for values that are not finite.
+        """
+        import torch  # noqa: PLC0415 (headers need no torch)
+
+        if name not in self.headers:
+            raise Refused(f"{self.name} has no tensor {name}: it has {some(sorted(self.headers))}.")
+        h = self.headers[name]
+        if h.dtype not in DTYPES:
+            raise Refused(
+                f"{self.name}: {name} is stored as {h.dtype}, which is not computed with: convert "
+                "it to bfloat16 or float32."
+            )
+        dtype = getattr(torch, DTYPES[h.dtype])
+        if not h.parameters:
+            return torch.empty(h.shape, dtype=dtype)
+        tensor = torch.frombuffer(self.values(h), dtype=dtype).reshape(h.shape)
+        bad = h.parameters - int(tensor.isfinite().sum()) if tensor.is_floating_point() else 0
+        if bad:
+            raise Refused(
+                f"{self.name}: {name} holds {bad} values of {h.parameters} that are not finite "
+                "(NaN or infinite): take an earlier checkpoint."
+            )
+        return tensor
+
+    def values(self, h: Header) -> bytearray:
+        """The bytes of one tensor; Refused when the file no longer has them."""
+        raw = bytearray(h.stop - h.start)
+        try:
+            with h.file.open("rb") as file:
+                file.seek(h.start)
+                found = file.readinto(raw)
+        except OSError as error:
+            raise Refused(f"{h.file} cannot be read any more ({error.strerror}).") from error
+        if found != len(raw):
+            raise Refused(f"{h.file} became shorter since it was opened: open the model again.")
+        return raw
+
+
+def open_checkpoint(
+    spec: str | Path, *, offline: bool = False, progress: Progress = silent
+) -> Checkpoint:
+    """The checkpoint that `spec` names (see `engine.sources`), by configuration and headers alone.
+
+    Errors: Refused with one line for everything that is not a whole, plain safetensors checkpoint.
+    Whether its architecture has a table is checked by `Checkpoint.family`.
+    """
+    from engine.sources import resolve  # noqa: PLC0415 (sources open checkpoints too)
+
+    return open_folder(resolve(spec, offline=offline, progress=progress), str(spec))
+
+
+def open_folder(folder: Path, name: str) -> Checkpoint:
+    """The checkpoint in a folder, under the name that its user knows it by."""
+    if not folder.exists():
+        raise Refused(
+            f"The folder {folder} does not exist: give an existing one, or hf:owner/name for a "
+            "model on the hub."
+        )
+    if not folder.is_dir():
+        raise Refused(f"{folder} is a file: give the folder that holds config.json and weights.")
+    try:
+        if not (folder / "config.json").is_file():
+            what = "has no config.json" if any(folder.iterdir()) else "is empty"
+            raise Refused(f"{folder} {what}: give one with config.json and safetensors weights.")
+        config = read_json(folder / "config.json")
+        refuse_custom(folder, config)
+        headers = read_headers(folder)
+        return Checkpoint(name, folder, config, headers, fingerprint(config, headers))
+    except OSError as error:
+        raise Refused(f"{folder} cannot be read: {error.strerror or error}.") from error
+
+
+def refuse_custom(folder: Path, config: Mapping[str, Any]) -> None:
+    """Refused for models that are more, or less, than a plain table of numbers."""
+    if config.get("auto_map"):
+        raise Refused(
+            f"{folder} declares custom code (auto_map), which is never run: only architectures "
+            f"with a table are opened ({', '.join(model_types())})."
+        )
+    if config.get("quantization_config"):
+        found = config["quantization_config"]
+        method = found.get("quant_method", "unknown") if isinstance(found, dict) else "unknown"
+        raise Refused(
+            f"{folder} is quantised ({method}): its stored numbers cannot be permuted or compared; "
+            "open the unquantised original, or a GGUF file, which is dequantised on opening."
+        )
+
+
+def model_types() -> list[str]:
+    """The `model_type`s that have a table."""
+    from engine.families import FAMILIES  # noqa: PLC0415 (the tables need torch)
+
+    return sorted(kind for family in FAMILIES for kind in family.model_types)
+
+
+def fingerprint(config: Mapping[str, Any], headers: Mapping[str, Header]) -> str:
+    """32 hexadecimal digits of SHA-256 over the configuration and every weights file.
+
+    The configuration enters without its cosmetic keys, in sorted order. A file of at most 64 MB
+    enters whole: any bit counts. A larger one enters by its header, its size and 64 blocks of 64 KB
+    spread evenly over it, first and last included. Names and folders do not enter, nor does the
+    tokenizer.
+    """
+    canonical = {key: value for key, value in config.items() if key not in COSMETIC}
+    state = hashlib.sha256(json.dumps(canonical, sort_keys=True).encode())
+    files = {h.file for h in headers.values()}
+    for part in sorted(digest_file(path) for path in files):
+        state.update(part)
+    return state.hexdigest()[:32]
+
+
+def digest_file(path: Path) -> bytes:
+    """SHA-256 of a file: whole up to 64 MB, else of size, header and sampled blocks."""
+    state = hashlib.sha256()
+    status = path.stat()
+    with path.open("rb") as file:
+        if status.st_size <= WHOLE:
+            while block := file.read(2**20):
+                state.update(block)
+            return state.digest()
+        state.update(struct.pack("<Q", status.st_size))
+        length = struct.unpack("<Q", file.read(8))[0]
+        state.update(file.read(min(length, 16 * 2**20)))
+        for number in range(BLOCKS):
+            file.seek((status.st_size - BLOCK) * number // (BLOCKS - 1))
+            state.update(file.read(BLOCK))
+    return state.digest()
+
+
+def require_same_group(a: Checkpoint, b: Checkpoint) -> None:
+    """Refused unless one symmetry group acts on both: same table, sizes and compared attributes.
+
+    Vocabularies may differ. The message names the attribute and both values.
+    """
+    for what, mine, theirs in differences(a.family, a.config, b.family, b.config):
+        raise Refused(
+            f"No symmetry takes {b.name} to {a.name}: {what} is {mine!r} in {a.name} and "
+            f"{theirs!r} in {b.name}; compare two models that agree in it."
+        )
+
+
+def save_checkpoint(
+    folder: str | Path,
+    tensors: "Iterable[tuple[str, Tensor]]",
+    like: Checkpoint,
+    dtype: "torch.dtype | None" = None,
+    config: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a checkpoint that transformers loads: shards of at most 1 GB, config, tokenizer.
+
+    `tensors` are consumed one by one, so that at most one shard is in memory; floating ones are
+    written in `dtype` (default: their own). `config` replaces that of `like`, whose tokenizer and
+    generation files are copied. Everything is written to a temporary folder beside `folder`,
+    opened again as a check, and renamed.
+
+    Errors: Refused when `folder` exists and is not empty, when it cannot be written, and when what
+    was written is no whole checkpoint.
+    """
+    values = like.config if config is None else config
+    with new_folder(Path(folder)) as staged:
+        write_checkpoint(staged, tensors, values, like.folder, dtype)
+        _ = open_folder(staged, str(folder)).family

@@ -1,0 +1,223 @@
+"""What crosses from the engine into the app: frozen records of numpy arrays and scalars."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+TOLERANCE = 1e-4
+"""Largest relative error that may still be called *exact* (float32 forward passes)."""
+
+Word = Literal["exact", "approximate", "broken", "not measured"]
+"""The four reserved words of every verdict."""
+
+
+def word(error: float | None, tolerance: float = TOLERANCE, broken: float = 0.1) -> Word:
+    """The reserved word for a relative error: exact ≤ tolerance < approximate ≤ broken < broken."""
+    if error is None:
+        return "not measured"
+    if error <= tolerance:
+        return "exact"
+    return "approximate" if error <= broken else "broken"
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """A random gauge of every coordinate was applied: did the logits move, did the tensors?"""
+
+    error: float  # max |logits after − before| / max |logits before|
+    difference: float  # max |logits after − before|
+    moved: float  # share of the tensors that the gauge changed, in [0, 1]
+    tensors: int
+    seed: int
+    device: str
+    dtype: str
+    seconds: float
+
+    @property
+    def verdict(self) -> Word:
+        """*exact* only when the check passed and the tensors moved."""
+        return word(self.error) if self.moved > 0 else "not measured"
+
+
+@dataclass(frozen=True)
+class CoordinateCard:
+    """One row of a model's table of coordinates."""
+
+    name: str  # word of the table: res, ffn, grp, head, rot, val, tok
+    title: str  # residual coordinate, FFN neuron, …
+    group: str  # the group in mathematical notation, e.g. "S_d ⋉ {±1}^d"
+    size: int  # elements of one index set
+    copies: int  # how many independent index sets (layers × groups)
+    log10: float  # log₁₀ of the number of discrete elements, all copies together
+    dimension: int  # dimension of the continuous part, all copies together
+    carriers: tuple[str, ...]  # "tensor name pattern: axes"
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a checkpoint is, read from its configuration and headers alone."""
+
+    name: str
+    fingerprint: str
+    family: str
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocabulary: int
+    norm: str  # "RMSNorm", …
+    activation: str  # "silu", …
+    rotary: str  # "half pairs, base 10000", …
+    tied: bool
+    dtype: str  # on disk
+    parameters: int
+    bytes: int
+    coordinates: tuple[CoordinateCard, ...]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A matching of B's coordinates to A's: aligned[i] = sign[i] · B[permutation[i]]."""
+
+    permutation: np.ndarray  # int64 [n]
+    sign: np.ndarray  # int8 [n], ±1
+    score: np.ndarray  # float32 [n], |C|[i, π(i)] (signed variant: C[i, π(i)])
+    margin: np.ndarray  # float32 [n], score minus the best alternative of row i
+    mutual: np.ndarray  # bool [n], row i and column π(i) choose each other
+    shortcut: bool  # the row maxima already formed a permutation: optimal without a solver
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The gauge that was planted, or the identity where both models share a lineage."""
+
+    kind: Literal["planted", "identity"]
+    permutation: np.ndarray  # int64 [n]
+    sign: np.ndarray  # int8 [n]
+
+    @property
+    def positive_share(self) -> float:
+        """Share of + signs: the ceiling of any matching that ignores signs."""
+        return float(np.mean(self.sign > 0))
+
+
+@dataclass(frozen=True)
+class ResidualMatch:
+    """Which residual coordinate of B is which of A, at every depth (0 = embedding) and pooled.
+
+    `correlation[k]` is C of depth `depths[k]`, float32 [d, d], rows A, columns B; the last entry is
+    the mean over depths ("pooled"). `absolute[k]` solves |C|, `signed[k]` solves C itself,
+    `unsigned[k]` solves C and keeps every sign + (what a permutation-only method returns).
+    """
+
+    a: str
+    b: str
+    fingerprints: tuple[str, str]
+    using: Literal["activations", "weights"]
+    depths: tuple[str, ...]  # "embedding", "after layer 0", …, "pooled"
+    correlation: np.ndarray  # float32 [depths, d, d]
+    absolute: tuple[Assignment, ...]
+    signed: tuple[Assignment, ...]
+    truth: Truth | None
+    signed_accuracy: np.ndarray | None  # float32 [depths], share of π right, signed matching
+    absolute_accuracy: np.ndarray | None  # share of π right, absolute matching
+    sign_accuracy: np.ndarray | None  # share of π and sign right, absolute matching
+    tokens: int
+    text: str
+    device: str
+    dtype: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StageReport:
+    """One stage of an alignment, in words and numbers."""
+
+    coordinate: str
+    solved: int  # how many index sets were solved
+    right: float | None  # share of elements equal to the truth (None: no truth known)
+    margin: float | None  # smallest relative margin over all index sets (None: continuous)
+    flipped: int | None  # how many factors are negative (None: no factors)
+    before: float  # relative distance ‖A − B‖ / ‖A‖ over the tensors that carry it, before
+    after: float  # and after
+
+
+@dataclass(frozen=True)
+class AlignmentReport:
+    """B in A's coordinates: what was found, how far the tensors are apart, and the fresh check.
+
+    A gauge changes weights, never the function: twins have equal logits before any alignment, and
+    no alignment brings two different functions together. What alignment does change is the distance
+    of the weights and everything in between, so the check also runs the mean of both models.
+    """
+
+    a: str
+    b: str
+    fingerprints: tuple[str, str]
+    using: Literal["activations", "weights"]
+    signs: bool
+    width: int
+    flipped: int  # residual coordinates with sign −1
+    recovered: float | None  # share of residual coordinates equal to the truth (π and sign)
+    unreachable: float | None  # signs off: share of coordinates that cannot be right
+    stages: tuple[StageReport, ...]
+    tensors: tuple[str, ...]
+    before: np.ndarray  # float32 [tensors], ‖A − B‖ / ‖A‖
+    after: np.ndarray  # float32 [tensors]
+    logits_between: float | None  # max |logits A − logits B|: alignment cannot change it
+    logits_kept: float | None  # max |logits B − logits aligned B|: the gauge kept the function
+    midpoint_before: float | None  # max |logits A − logits of ½ (A + B)|
+    midpoint_after: float | None  # max |logits A − logits of ½ (A + aligned B)|
+    logits_scale: float | None  # max |logits A|
+    checked_on: str  # which tokens the logits were compared on
+    device: str
+    dtype: str
+    seconds: float
+
+    @property
+    def kept(self) -> Word:
+        """Did putting B into A's coordinates leave B's own function alone?"""
+        return _relative(self.logits_kept, self.logits_scale)
+
+    @property
+    def same_function(self) -> Word:
+        """Do A and B compute the same? Their logits say so, in whatever coordinates they are."""
+        return _relative(self.logits_between, self.logits_scale)
+
+    @property
+    def same_weights(self) -> Word:
+        """Is every tensor of aligned B the one of A?"""
+        return word(float(self.after.max()))
+
+    @property
+    def moved(self) -> bool:
+        """Were the weights different at all before?"""
+        return bool(self.before.max() > TOLERANCE)
+
+
+def _relative(difference: float | None, scale: float | None) -> Word:
+    return word(None if difference is None or not scale else difference / scale)
+
+
+Record = SelfTest | ModelCard | ResidualMatch | AlignmentReport
+
+REGISTRY: Mapping[str, type] = MappingProxyType(
+    {cls.__name__: cls for cls in (SelfTest, ModelCard, ResidualMatch, AlignmentReport)}
+)
+"""The records that the store keeps, by name."""
+
+
+def plain(value: Any, *, arrays: bool = True) -> Any:
+    """A record as JSON values: arrays become lists; without `arrays` matrices become None."""
+    if isinstance(value, np.ndarray):
+        return value.tolist() if arrays or value.ndim < 2 else None
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name), arrays=arrays) for f in fields(value)}
+    if isinstance(value, tuple | list):
+        return [plain(item, arrays=arrays) for item in value]
+    return value
