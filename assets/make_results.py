@@ -1,0 +1,46 @@
+"""Compute what the app shows of the demo models on first paint: `python -m assets.make_results`.
+
+The records go to `assets/demo/results`, keyed like any other result: by the content of the
+checkpoints and every parameter. Run it again whenever the demo checkpoints or the engine's version
+change; a test compares the keys.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.questions import Align, Check, Inspect, Match, Question
+from engine.sources import demos
+from engine.store import Store
+
+RESULTS = Path(__file__).resolve().parent / "demo" / "results"
+PAIRS = (
+    ("demo:base", "demo:twin"),
+    ("demo:base", "demo:seed-1"),
+    ("demo:tune-a-step-0160", "demo:tune-b-step-0160"),
+    ("demo:base", "demo:base-step-1100"),
+    ("demo:base", "demo:scope-first-attention-1"),
+)
+"""Pairs whose alignment and matching ship with the project."""
+
+
+def shipped() -> Iterator[Question]:
+    """Every question whose answer ships."""
+    for name in demos():
+        yield Inspect(f"demo:{name}")
+    for model in dict.fromkeys(model for pair in PAIRS for model in pair):
+        yield Check(model)
+    for a, b in PAIRS:
+        yield from (Align(a, b), Match(a, b), Match(a, b, using="weights"))
+
+
+def main() -> None:
+    """Answer every question anew."""
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    store = Store(RESULTS)
+    for question in shipped():
+        store.put(question.key, question.answer())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Which tokens a question runs on: a demo model's own generator, the bundled text, a file."""
+
+import json
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from jaxtyping import Int
+
+from engine.checkpoint import Checkpoint
+from engine.corpus import MIXES, bundled, documents, windows
+from engine.errors import Refused
+
+DEFAULT = "default"
+HELD_OUT = 20_000
+"""Seed of the generated text: none of the training seeds."""
+WINDOW = 128
+
+
+def describe(checkpoint: Checkpoint, text: str) -> str:
+    """What `tokens` will read, in words."""
+    if text != DEFAULT:
+        return Path(text).name
+    mix = checkpoint.config.get("gaugescope_text")
+    return f"generated text ({mix})" if mix in MIXES else "bundled text (calibration)"
+
+
+def tokens(checkpoint: Checkpoint, text: str, count: int) -> Int[np.ndarray, "windows length"]:
+    """About `count` token ids in equal windows, in the order of the text.
+
+    `text` is "default", a text file, or a JSON file that holds lists of ids (for checkpoints
+    without a tokenizer). Refused where the text is too short or an id is not in the vocabulary.
+    """
+    if text.endswith(".json"):
+        return _ids(Path(text), checkpoint)
+    from engine.network import tokenizer  # noqa: PLC0415 (transformers is slow to import)
+
+    encode = tokenizer(checkpoint)
+    start = cast("int | None", encode.bos_token_id)
+    mix = checkpoint.config.get("gaugescope_text")
+    if text == DEFAULT and mix in MIXES:
+        source = documents(HELD_OUT, MIXES[str(mix)])
+    else:
+        source = iter([bundled("calibration")] if text == DEFAULT else [_read(Path(text))])
+    length = min(WINDOW, int(checkpoint.config.get("max_position_embeddings", WINDOW)))
+    try:
+        return windows(
+            lambda words: encode.encode(words, add_special_tokens=False, verbose=False),
+            source,
+            max(count // length, 1),
+            length,
+            [] if start is None else [start],
+        )
+    except ValueError as error:
+        raise Refused(
+            f"The text ({describe(checkpoint, text)}) has fewer than the {count} tokens asked for; "
+            "give a longer one or a smaller --count."
+        ) from error
+
+
+def special(checkpoint: Checkpoint) -> tuple[int, ...]:
+    """The ids of a configuration that carry no text: start of text and padding."""
+    found = (checkpoint.config.get(name) for name in ("bos_token_id", "pad_token_id"))
+    return tuple(value for value in found if isinstance(value, int))
+
+
+def _read(path: Path) -> str:
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise Refused(f"Text file {path} {what}; give a UTF-8 text.")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(
+            f"Text file {path} is not UTF-8 (byte {error.start}); give another."
+        ) from error
+    except OSError as error:
+        raise Refused(
+            f"Text file {path} cannot be read ({error.strerror}); give another."
+        ) from error
+
+
+def _ids(path: Path, checkpoint: Checkpoint) -> Int[np.ndarray, "windows length"]:
+    wanted = f"Token file {path} must hold a JSON list of equally long lists of whole numbers"
+    try:
+        found = json.loads(_read(path))
+    except ValueError as error:
+        raise Refused(f"{wanted}, found no JSON ({error}).") from error
+    if not isinstance(found, list) or not all(isinstance(row, list) for row in found) or not found:
+        raise Refused(f"{wanted}, found something else.")
+    lengths = sorted({len(row) for row in found})
+    longest = int(checkpoint.config.get("max_position_embeddings", 2**31))
+    if len(lengths) != 1 or not 2 <= lengths[0] <= longest:
+        raise Refused(
+            f"{wanted}, 2 to {longest} in each (the longest window of {checkpoint.name}), "
+            f"found lengths {lengths[0]} to {lengths[-1]}."
+        )
+    vocabulary = int(checkpoint.config["vocab_size"])
+    wrong = [i for row in found for i in row if type(i) is not int or not 0 <= i < vocabulary]
+    if wrong:
+        raise Refused(
+            f"{wanted} from 0 to {vocabulary - 1} (the vocabulary of {checkpoint.name}), "
+            f"found {wrong[0]!r}."
+        )
+    return np.array(found, dtype=np.int64)
