@@ -1,0 +1,120 @@
+"""The residual stream at every depth, and the correlation of two models' coordinates there."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from engine.errors import Progress, silent
+from engine.family import Family
+
+
+def depths(layers: int) -> tuple[str, ...]:
+    """Names of the places where the stream is read: before the first block, after each."""
+    return ("embedding", *(f"after layer {layer}" for layer in range(layers)))
+
+
+@contextmanager
+def listening(
+    model: nn.Module, family: Family, hear: Callable[[int, Tensor], None]
+) -> Iterator[None]:
+    """While active, `hear(depth, hidden)` gets what each block, and the last norm, is given."""
+    places = [
+        *model.get_submodule(family.blocks).children(),
+        model.get_submodule(family.final_norm),
+    ]
+    handles = []
+    for depth, module in enumerate(places):
+
+        def hook(
+            _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int = depth
+        ) -> None:
+            hear(depth, args[0] if args else kwargs["hidden_states"])
+
+        handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def residual_stream(
+    model: nn.Module,
+    family: Family,
+    ids: Int[Tensor, "windows length"],
+    dropped: Collection[int] = (),
+) -> list[Float[Tensor, "rows d"]]:
+    """The stream at every depth, without the positions that are attention sinks.
+
+    These are the first of each window, whatever its token, and the ids in `dropped` (start of text,
+    padding).
+    """
+    heard: dict[int, Tensor] = {}
+    kept = ~torch.isin(ids, torch.tensor([*dropped], dtype=ids.dtype, device=ids.device))
+    kept[:, 0] = False
+
+    def hear(depth: int, hidden: Tensor) -> None:
+        heard[depth] = hidden[kept].float()
+
+    with torch.no_grad(), listening(model, family, hear):
+        model.get_submodule(family.blocks.rpartition(".")[0])(input_ids=ids, use_cache=False)
+    return [heard[depth] for depth in sorted(heard)]
+
+
+class Correlation:
+    """Streamed Pearson correlation of two sets of coordinates: float64 sums, [d, d] memory.
+
+    C = (Σ a bᵀ / n − ā b̄ᵀ) / (σ_a σ_bᵀ). The first batch's means are subtracted throughout, so
+    that nothing large cancels. A coordinate that never varies correlates 0 with everything.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.shift: list[Tensor] = []
+        self.sums: list[Tensor] = []
+
+    def add(self, a: Float[Tensor, "rows d"], b: Float[Tensor, "rows d"]) -> None:
+        """Take in one batch of rows, the same tokens in both."""
+        if not self.shift:
+            self.shift = [a.mean(0), b.mean(0)]
+        a, b = a - self.shift[0], b - self.shift[1]
+        new = [a.sum(0), b.sum(0), a.square().sum(0), b.square().sum(0), a.mT @ b]
+        wide = [x.cpu().double() for x in new]
+        self.sums = [x + y for x, y in zip(self.sums, wide, strict=True)] if self.sums else wide
+        self.count += len(a)
+
+    def result(self) -> Float[Tensor, "d d"]:
+        """The correlation so far, rows a, columns b."""
+        a, b, aa, bb, ab = (x / self.count for x in self.sums)
+        spread = (aa - a.square()).clamp(min=0).sqrt()[:, None] * (bb - b.square()).clamp(
+            min=0
+        ).sqrt()
+        return torch.where(spread > 0, (ab - torch.outer(a, b)) / spread.clamp(min=1e-300), 0.0)
+
+
+def correlate_streams(
+    models: Sequence[nn.Module],
+    families: Sequence[Family],
+    tokens: Int[np.ndarray, "windows length"],
+    dropped: Collection[int] = (),
+    batch: int = 16,
+    progress: Progress = silent,
+) -> Float[np.ndarray, "depths d d"]:
+    """C at every depth (rows A, columns B) over the same tokens, float32."""
+    device = next(models[0].parameters()).device
+    found: list[Correlation] = []
+    for start in range(0, len(tokens), batch):
+        progress(start / len(tokens), f"tokens {start * tokens.shape[1]} of {tokens.size}")
+        ids = torch.from_numpy(tokens[start : start + batch]).to(device)
+        streams = [
+            residual_stream(m, f, ids, dropped) for m, f in zip(models, families, strict=True)
+        ]
+        found = found or [Correlation() for _ in streams[0]]
+        for correlation, a, b in zip(found, *streams, strict=True):
+            correlation.add(a, b)
+    return torch.stack([correlation.result() for correlation in found]).float().numpy()

@@ -1,0 +1,256 @@
+"""A whole alignment as a record: what was found, against the truth, and what the logits say."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine import assignment, network, texts
+from engine.action import act
+from engine.alignment import align, common
+from engine.axes import legs
+from engine.checkpoint import Checkpoint, require_same_group, save_checkpoint
+from engine.elements import Element, Mixed, Ordered, Turned
+from engine.errors import Progress, Refused, part, silent
+from engine.matching import planted, residual_correlation
+from engine.questions import Align
+from engine.records import AlignmentReport, StageReport
+from engine.selftest import logits
+from engine.symmetry import Symmetry
+
+NEAR = 1e-3
+"""Relative error up to which a continuous element counts as equal to the truth."""
+CHECKED = 256
+"""Tokens on which the logits of A, B and aligned B are compared."""
+
+
+@dataclass
+class Distances:
+    """‖A‖², ‖A − B‖², ‖A − g B‖² of every tensor, filled in while g · B streams by."""
+
+    names: list[str] = field(default_factory=list)
+    rows: list[list[float]] = field(default_factory=list)
+
+    def measure(
+        self, a: Checkpoint, b: Checkpoint, g: Symmetry, progress: Progress
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield the tensors of g · B, noting how far each is from A's before and after."""
+        for number, name in enumerate(b.headers):
+            progress(number / len(b.headers), f"rewriting {name}")
+            before = b.read(name)
+            after = act(g, name, before)
+            if name in a.headers:
+                x = a.read(name).float()
+                gaps = [_square(torch.sub(*common(x, y.float()))) for y in (before, after)]
+                self.names.append(name)
+                self.rows.append([_square(x), *gaps])
+            yield name, after
+
+    def relative(self, chosen: Sequence[int]) -> tuple[float, float]:
+        """√(Σ ‖A − B‖² / Σ ‖A‖²) before and after, over some of the tensors."""
+        own, before, after = np.array(self.rows)[list(chosen)].sum(axis=0)
+        return float(np.sqrt(before / own)), float(np.sqrt(after / own))
+
+
+def _square(x: Tensor) -> float:
+    return float(x.square().sum(dtype=torch.float64))
+
+
+def compare(
+    a: Checkpoint, b: Checkpoint, asked: Align, out: Path | None = None, progress: Progress = silent
+) -> tuple[AlignmentReport, Symmetry]:
+    """Align B to A, write g · B to `out` if asked, and compare logits before and after."""
+    require_same_group(a, b)
+    where, _ = network.device(asked.device), network.dtype(asked.dtype)
+    began = time.perf_counter()
+    found = residual_correlation(a, b, asked, part(progress, 0, 0.3))
+    pooled = found.mean(axis=0) if asked.using == "activations" else found[0]
+    g, margins = align(
+        a, b, pooled, signs=asked.signs, only=asked.only, progress=part(progress, 0.3, 0.6)
+    )
+    distances = Distances()
+    stream = distances.measure(a, b, g, part(progress, 0.6, 0.8))
+    if out is None:
+        deque(stream, maxlen=0)
+    else:
+        save_checkpoint(out, stream, like=b)
+        g.save(out / "symmetry.safetensors")
+    check = compare_logits(a, b, g, asked, part(progress, 0.8, 1))
+    truth = planted(a, b)
+    residual = g.elements.get("res")
+    rows = np.array(distances.rows)
+    report = AlignmentReport(
+        a=a.name,
+        b=b.name,
+        fingerprints=(a.fingerprint, b.fingerprint),
+        using=asked.using,
+        signs=asked.signs,
+        width=a.family.sizes(a.config)["res"],
+        flipped=_negative(residual) or 0,
+        recovered=share_right(g, truth, "res"),
+        unreachable=None if asked.signs else unreachable(pooled, truth),
+        stages=tuple(stage(g, truth, distances, margins, n) for n in a.family.free if n in margins),
+        tensors=tuple(distances.names),
+        before=np.sqrt(rows[:, 1] / rows[:, 0]).astype(np.float32),
+        after=np.sqrt(rows[:, 2] / rows[:, 0]).astype(np.float32),
+        logits_between=check.between,
+        logits_kept=check.kept,
+        midpoint_before=check.midpoint_before,
+        midpoint_after=check.midpoint_after,
+        logits_scale=check.scale,
+        checked_on=check.tokens,
+        device=str(where),
+        dtype=asked.dtype,
+        seconds=time.perf_counter() - began,
+    )
+    return report, g
+
+
+@dataclass(frozen=True)
+class LogitCheck:
+    """Largest differences of any logit on the same tokens."""
+
+    between: float  # A against B
+    kept: float  # B against g · B
+    midpoint_before: float  # A against ½ (A + B)
+    midpoint_after: float  # A against ½ (A + g · B)
+    scale: float  # largest logit of A
+    tokens: str  # which tokens
+
+
+def compare_logits(
+    a: Checkpoint, b: Checkpoint, g: Symmetry, asked: Align, progress: Progress = silent
+) -> LogitCheck:
+    """The same tokens through A, B, g · B and both means, one model in memory at a time."""
+    where, kind = network.device(asked.device), network.dtype(asked.dtype)
+    ids, name = check_tokens(a, b, asked.text)
+    known = min(int(c.config["vocab_size"]) for c in (a, b))
+    sources: tuple[tuple[str, Callable[[str], Tensor]], ...] = (
+        (a.name, a.read),
+        (b.name, b.read),
+        (f"aligned {b.name}", lambda n: act(g, n, b.read(n))),
+        ("the mean", lambda n: _mean(a.read(n), b.read(n))),
+        ("the aligned mean", lambda n: _mean(a.read(n), act(g, n, b.read(n)))),
+    )
+    found: list[Tensor] = []
+    for number, (label, read) in enumerate(sources):
+        progress(number / len(sources), f"logits of {label}")
+        like = b if read == b.read else a
+        model = network.build(like, {n: read(n) for n in like.headers}, where, kind)
+        found.append(logits(model, ids)[..., :known])
+        del model
+    first, second, third, mean, aligned_mean = found
+    return LogitCheck(
+        between=_largest(first - second),
+        kept=_largest(second - third),
+        midpoint_before=_largest(first - mean),
+        midpoint_after=_largest(first - aligned_mean),
+        scale=_largest(first),
+        tokens=name,
+    )
+
+
+def _mean(x: Tensor, y: Tensor) -> Tensor:
+    """½ (x + y) on the rows that both vocabularies have; x alone on the others."""
+    shared, theirs = common(x.float(), y.float())
+    mean = (shared + theirs) / 2
+    return mean if mean.shape == x.shape else torch.cat([mean, x.float()[len(mean) :]])
+
+
+def _largest(x: Tensor) -> float:
+    return float(x.abs().max())
+
+
+def check_tokens(a: Checkpoint, b: Checkpoint, text: str) -> tuple[Tensor, str]:
+    """The text's first tokens; random ids where A has no tokenizer to read it with."""
+    try:
+        ids = torch.from_numpy(texts.tokens(a, text, CHECKED))
+        return ids, f"{ids.numel()} tokens of {texts.describe(a, text)}"
+    except Refused:
+        known = min(int(c.config["vocab_size"]) for c in (a, b))
+        ids = torch.randint(known, (2, CHECKED // 2), generator=torch.Generator().manual_seed(0))
+        return ids, f"{ids.numel()} random token ids"
+
+
+def unreachable(correlation: np.ndarray, truth: Symmetry | None) -> float:
+    """Share of coordinates that no matching without signs can get right: those whose sign is −.
+
+    By the truth where it is known, otherwise by the sign-marginalised matching.
+    """
+    residual = truth.elements.get("res") if truth else None
+    if isinstance(residual, Ordered):
+        return float((residual.scale < 0).double().mean())
+    return float((assignment.match(correlation, absolute=True).sign < 0).mean())
+
+
+def stage(
+    g: Symmetry,
+    truth: Symmetry | None,
+    distances: Distances,
+    margins: Mapping[str, Sequence[float]],
+    name: str,
+) -> StageReport:
+    """One coordinate's row of the report."""
+    carriers = [
+        number
+        for number, tensor in enumerate(distances.names)
+        if any(leg.name == name for leg in legs(g.family.row(tensor).axes))
+    ]
+    before, after = distances.relative(carriers)
+    elements = of(g, name)
+    flips = [_negative(element) for element in elements.values()]
+    return StageReport(
+        coordinate=name,
+        solved=len(elements),
+        right=share_right(g, truth, name),
+        margin=min(margins[name]) if margins[name] else None,
+        flipped=sum(f for f in flips if f is not None) if None not in flips else None,
+        before=before,
+        after=after,
+    )
+
+
+def of(g: Symmetry, name: str) -> dict[str, Element]:
+    """The elements of one coordinate, by key."""
+    return {key: e for key, e in g.elements.items() if key.rpartition(".")[2] == name}
+
+
+def _negative(element: Element | None) -> int | None:
+    return int((element.scale < 0).sum()) if isinstance(element, Ordered) else None
+
+
+def share_right(g: Symmetry, truth: Symmetry | None, name: str) -> float | None:
+    """Share of one coordinate's numbers that equal the truth's; None where no truth is known.
+
+    Indices must be equal; factors and matrix entries within 1e-3 of the element's largest.
+    """
+    if truth is None or not of(g, name):
+        return None
+    sizes = g.family.sizes(g.config)
+    right = [
+        _equal(found, truth.elements.get(key) or _identity(g, name, sizes))
+        for key, found in of(g, name).items()
+    ]
+    return float(torch.cat(right).double().mean())
+
+
+def _identity(g: Symmetry, name: str, sizes: Mapping[str, int]) -> Element:
+    return g.family.coordinates[name].group.identity(sizes[name], g.family.batch(name, sizes))
+
+
+def _equal(found: Element, truth: Element) -> Tensor:
+    match found, truth:
+        case Ordered(), Ordered():
+            near = (found.scale / truth.scale - 1).abs() <= NEAR
+            return ((found.permutation == truth.permutation) & near).flatten()
+        case Turned(), Turned():
+            return ((found.z / truth.z - 1).abs() <= NEAR).flatten()
+        case Mixed(), Mixed():
+            largest = truth.matrix.abs().amax((-2, -1), keepdim=True)
+            return ((found.matrix - truth.matrix).abs() <= NEAR * largest).flatten()
+    raise TypeError(f"elements of two kinds: {type(found).__name__}, {type(truth).__name__}")

@@ -1,0 +1,179 @@
+"""What users ask: a frozen question with its key, its command line and, on request, its answer.
+
+Importing this module imports neither torch nor transformers; `answer` does, where it must.
+"""
+
+import hashlib
+import json
+import shlex
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from engine import VERSION
+from engine.checkpoint import Checkpoint, open_checkpoint
+from engine.errors import Progress, Refused, silent
+from engine.records import AlignmentReport, ModelCard, Record, ResidualMatch, SelfTest
+from engine.store import Store
+
+Using = Literal["weights", "activations"]
+Known = Literal["planted", "identity", "none"]
+MODELS = ("model", "a", "b")
+STARTING = "importing torch and transformers"
+"""The first step of the first job in a process takes seconds."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request whose answer depends on its fields and on the content of its checkpoints only."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The MODEL arguments, in order."""
+        return tuple(str(v) for k, v in asdict(self).items() if k in MODELS)
+
+    @cached_property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The opened checkpoints (configuration and headers only); Refused if one is not sound."""
+        return tuple(open_checkpoint(model) for model in self.models)
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of the question's name and fields, the content it reads and the engine's version.
+
+        A path is no key: checkpoints enter by fingerprint, a text file by its bytes.
+        """
+        parts = {k: v for k, v in asdict(self).items() if k not in MODELS}
+        if parts.get("text", "default") != "default":
+            parts["text"] = _digest(Path(str(parts["text"])))
+        prints = [(checkpoint.fingerprint, checkpoint.stamps) for checkpoint in self.checkpoints]
+        text = json.dumps([type(self).__name__, VERSION, prints, parts], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def command(self) -> str:
+        """The command line that asks the same; options at their defaults are left out."""
+        words = ["python", "-m", "engine", VERBS[type(self).__name__], *self.models]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in MODELS and value != field.default:
+                words += _option(field.name, value)
+        return shlex.join([*words, *EXTRA.get(type(self).__name__, ())])
+
+    def answer(self, progress: Progress = silent) -> Record:
+        """Compute the record; `progress` may raise `Cancelled`, after which nothing has changed."""
+        raise NotImplementedError
+
+
+VERBS = {"Inspect": "inspect", "Check": "inspect", "Match": "match", "Align": "align"}
+EXTRA = {"Match": ("--out", "match.npz"), "Align": ("--out", "aligned")}
+
+
+def _option(name: str, value: object) -> list[str]:
+    if name == "text" and str(value).endswith(".json"):
+        return ["--tokens", str(value)]
+    if name == "tokens":
+        return ["--count", str(value)]
+    if name == "signs":
+        return ["--signs", "on" if value else "off"]
+    return [f"--{name}", ",".join(value) if isinstance(value, tuple) else str(value)]
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise Refused(
+            f"Text file {path} cannot be read ({error.strerror}); give another."
+        ) from error
+
+
+@dataclass(frozen=True)
+class Inspect(Question):
+    """The card of one model: configuration and headers only, in milliseconds."""
+
+    model: str
+
+    def answer(self, progress: Progress = silent) -> ModelCard:
+        """See `engine.inspection.card`."""
+        from engine.inspection import card  # noqa: PLC0415
+
+        progress(0.0, f"reading the headers of {self.model}")
+        return card(self.checkpoints[0])
+
+
+@dataclass(frozen=True)
+class Check(Question):
+    """The self-test of one model on a device."""
+
+    model: str
+    device: str = "auto"
+    dtype: str = "float32"
+    seed: int = 0
+
+    def answer(self, progress: Progress = silent) -> SelfTest:
+        """See `engine.selftest.self_test`."""
+        progress(0.0, STARTING)
+        from engine import network, selftest  # noqa: PLC0415
+
+        (model,) = self.checkpoints
+        with network.threads(network.suited(model)):
+            return selftest.self_test(model, self.device, self.dtype, self.seed, progress)
+
+
+@dataclass(frozen=True)
+class Match(Question):
+    """The residual coordinates of two models matched at every depth."""
+
+    a: str
+    b: str
+    using: Using = "activations"
+    tokens: int = 8192
+    truth: Known = "planted"
+    text: str = "default"
+    device: str = "auto"
+    dtype: str = "float32"
+
+    def answer(self, progress: Progress = silent) -> ResidualMatch:
+        """See `engine.matching.match_residual`."""
+        progress(0.0, STARTING)
+        from engine import matching, network  # noqa: PLC0415
+
+        a, b = self.checkpoints
+        with network.threads(network.suited(a, b)):
+            return matching.match_residual(a, b, self, progress)
+
+
+@dataclass(frozen=True)
+class Align(Question):
+    """B put into A's coordinates, with a fresh check of the logits."""
+
+    a: str
+    b: str
+    using: Using = "weights"
+    signs: bool = True
+    only: tuple[str, ...] = ()
+    tokens: int = 8192
+    text: str = "default"
+    device: str = "auto"
+    dtype: str = "float32"
+
+    def answer(self, progress: Progress = silent, out: Path | None = None) -> AlignmentReport:
+        """See `engine.comparison.compare`; `out` takes the aligned checkpoint and the gauge."""
+        progress(0.0, STARTING)
+        from engine import comparison, network  # noqa: PLC0415
+
+        a, b = self.checkpoints
+        with network.threads(network.suited(a, b)):
+            return comparison.compare(a, b, self, out, progress)[0]
+
+
+def ask(question: Question, store: Store, progress: Progress = silent) -> Record:
+    """The stored answer, or a fresh one that is stored."""
+    known = store.get(question.key)
+    if known is not None:
+        return known
+    record = question.answer(progress)
+    store.put(question.key, record)
+    return record

@@ -1,0 +1,83 @@
+"""Records as lines of text for the terminal."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from engine.records import AlignmentReport, ModelCard, ResidualMatch, SelfTest
+
+COLUMNS = "{:5} {:26} {:26} {:>7} {:>7} {:>11} {:>10}"
+
+
+def of_card(card: ModelCard) -> Iterator[str]:
+    """What the model is, then one line a coordinate."""
+    yield (
+        f"{card.name}: {card.family}, {card.layers} layers, width {card.width}, "
+        f"{card.heads} heads / {card.kv_heads} kv of {card.head_dim}, FFN {card.ffn}, "
+        f"vocabulary {card.vocabulary}"
+    )
+    yield (
+        f"{card.norm}, {card.activation}, rotary {card.rotary}, "
+        f"{'tied' if card.tied else 'untied'}, {card.parameters:,} parameters in {card.dtype}, "
+        f"fingerprint {card.fingerprint}"
+    )
+    yield COLUMNS.format(
+        "", "coordinate", "group", "size", "copies", "log10 count", "continuous"
+    ).rstrip()
+    for c in card.coordinates:
+        count = f"{c.log10:.1f}"
+        yield COLUMNS.format(c.name, c.title, c.group, c.size, c.copies, count, c.dimension)
+
+
+def of_self_test(tested: SelfTest) -> Iterator[str]:
+    """The reserved word with its number, and how much moved."""
+    yield (
+        f"self-test: {tested.verdict}, largest logit difference {tested.difference:.2g} "
+        f"({tested.error:.2g} relative), {tested.moved:.0%} of {tested.tensors} tensors moved, "
+        f"on {tested.device} in {tested.seconds:.1f} s"
+    )
+
+
+def of_alignment(report: AlignmentReport) -> Iterator[str]:
+    """One line a stage, then what the tensors and the logits say."""
+    for s in report.stages:
+        right = "" if s.right is None else f", {s.right:.2%} right"
+        flipped = "" if s.flipped is None else f", {s.flipped} negative"
+        yield (
+            f"{s.coordinate:5} {s.solved:5} solved{right}{flipped}; "
+            f"relative distance {s.before:.3g} → {s.after:.3g}"
+        )
+    if report.unreachable is not None:
+        yield (
+            f"signs are off: {report.unreachable:.1%} of the residual coordinates cannot be right"
+        )
+    worst = int(np.argmax(report.after))
+    yield f"furthest tensor: {report.after[worst]:.2g} relative ({report.tensors[worst]})"
+    yield (
+        f"on {report.checked_on}, where logits reach {report.logits_scale:.3g}: "
+        f"A and B differ by {report.logits_between:.2g} ({report.same_function}), "
+        f"aligning changed B by {report.logits_kept:.2g} ({report.kept})"
+    )
+    yield (
+        f"the model half way between A and B is off by {report.midpoint_before:.2g}, "
+        f"half way between A and aligned B by {report.midpoint_after:.2g}"
+    )
+    yield f"{report.seconds:.1f} s on {report.device}"
+
+
+def of_match(record: ResidualMatch) -> Iterator[str]:
+    """One line a depth, then the ceiling of a matching that ignores signs."""
+    signed, absolute = record.signed_accuracy, record.sign_accuracy
+    for k, depth in enumerate(record.depths):
+        accuracy = ""
+        if signed is not None and absolute is not None:
+            accuracy = f"signed {signed[k]:.1%}, absolute {absolute[k]:.1%}, "
+        best = record.absolute[k]
+        yield (
+            f"{depth:16} {accuracy}{int((best.sign < 0).sum())} negative signs, "
+            f"smallest margin {best.margin.min():.3f}, {best.mutual.mean():.1%} mutual"
+        )
+    if record.truth is not None:
+        share = record.truth.positive_share
+        yield f"share of positive signs ({record.truth.kind}): {share:.1%}"
+    yield f"{len(record.depths)} matrices in {record.seconds:.1f} s on {record.device}"
