@@ -1,0 +1,1 @@
+"""The application: it shows what the engine measured and starts its work."""

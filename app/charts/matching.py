@@ -1,0 +1,101 @@
+"""A matching drawn as points, and how sure it is."""
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app.charts.theme import MINUS, PLUS, QUIET, TRUTH, Shade, arrange
+from engine.records import Assignment, Truth
+
+MANY = 2000
+"""Above this many points WebGL draws them."""
+
+
+def pairs(
+    match: Assignment, truth: Truth | None, look: Shade, selected: int | None = None
+) -> go.Figure:
+    """Point (i, π(i)) for every coordinate, + and − apart, the truth as rings."""
+    count = len(match.permutation)
+    draw: Any = go.Scattergl if count > MANY else go.Scatter
+    figure = go.Figure()
+    if truth is not None:
+        figure.add_trace(_rings(draw, truth))
+    for name, color, symbol, keep in (
+        ("sign +", PLUS, "circle", match.sign > 0),
+        ("sign −", MINUS, "diamond", match.sign < 0),
+    ):
+        figure.add_trace(_points(draw, match, np.flatnonzero(keep), name, color, symbol))
+    if selected is not None and selected < count:
+        line = {"color": look.ink, "width": 1, "dash": "dot"}
+        figure.add_vline(x=selected, line=line)
+        figure.add_hline(y=int(match.permutation[selected]), line=line)
+    arrange(figure, look, 480)
+    edge = max(1.0, 0.025 * count)
+    figure.update_xaxes(title="coordinate of A", range=[-edge, count - 1 + edge])
+    return figure.update_yaxes(title="its partner in B", range=[-edge, count - 1 + edge])
+
+
+def _rings(draw: Any, truth: Truth) -> Any:
+    ring = {"symbol": "circle-open", "size": 11, "color": TRUTH, "line": {"width": 1.2}}
+    return draw(
+        x=np.arange(len(truth.permutation), dtype=np.int32),
+        y=truth.permutation.astype(np.int32),
+        mode="markers",
+        name=f"{truth.kind} truth",
+        marker=ring,
+        hovertemplate="truth: A %{x} ↔ B %{y}<extra></extra>",
+    )
+
+
+def _points(
+    draw: Any, match: Assignment, places: np.ndarray, name: str, color: str, symbol: str
+) -> Any:
+    return draw(
+        x=places.astype(np.int32),
+        y=match.permutation[places].astype(np.int32),
+        customdata=match.score[places].astype(np.float32),
+        mode="markers",
+        name=f"{name} ({len(places):,})",
+        marker={
+            "size": 6 if len(match.permutation) <= 512 else 3,
+            "color": color,
+            "symbol": symbol,
+        },
+        hovertemplate="A %{x} ↔ B %{y}, score %{customdata:.3f}<extra></extra>",
+    )
+
+
+def sorted_margins(match: Assignment, look: Shade) -> go.Figure:
+    """Margins from the least certain coordinate to the most certain."""
+    margins = np.sort(match.margin).astype(np.float32)
+    trace = go.Scatter(
+        x=np.arange(1, len(margins) + 1, dtype=np.int32),
+        y=margins,
+        mode="lines",
+        line={"color": PLUS, "width": 2},
+        fill="tozeroy",
+        fillcolor="rgba(0,114,178,0.12)",
+        hovertemplate="rank %{x}: margin %{y:.3f}<extra></extra>",
+    )
+    figure = arrange(go.Figure(trace), look, 250, showlegend=False)
+    figure.add_hline(y=0, line={"color": QUIET, "width": 1})
+    figure.update_xaxes(title="coordinates, least certain first")
+    return figure.update_yaxes(title="margin", rangemode="tozero")
+
+
+def margin_histogram(match: Assignment, look: Shade, bins: int = 24) -> go.Figure:
+    """How many coordinates have which margin; at or below zero the choice was forced by others."""
+    low, high = float(min(0.0, match.margin.min())), float(max(match.margin.max(), 1e-6))
+    counts, edges = np.histogram(match.margin, bins=bins, range=(low, high))
+    centres = (edges[:-1] + edges[1:]) / 2
+    trace = go.Bar(
+        x=centres.astype(np.float32),
+        y=counts.astype(np.int32),
+        width=float(edges[1] - edges[0]) * 0.92,
+        marker={"color": [MINUS if centre <= 0 else PLUS for centre in centres]},
+        hovertemplate="margin near %{x:.3f}: %{y} coordinates<extra></extra>",
+    )
+    figure = arrange(go.Figure(trace), look, 250, showlegend=False)
+    figure.update_xaxes(title="margin", showgrid=False)
+    return figure.update_yaxes(title="coordinates", tickformat="d", rangemode="tozero")

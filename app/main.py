@@ -1,0 +1,46 @@
+"""The frame: pages in the sidebar, the pair in use, the device, the running jobs."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:  # `streamlit run` puts app/ on the path, not the root
+    sys.path.insert(0, str(ROOT))
+
+import streamlit as st  # noqa: E402
+
+from app import inputs, outputs  # noqa: E402
+
+LOGO = ROOT / "assets" / "logo.svg"
+
+st.set_page_config(page_title="Gaugescope", page_icon=str(LOGO), layout="wide")
+st.logo(str(LOGO), size="large")
+
+page = st.navigation(
+    {
+        "Models": [
+            st.Page(
+                ROOT / "pages" / "models.py",
+                title="Models",
+                icon=":material/compare_arrows:",
+                url_path="models",
+                default=True,
+            )
+        ],
+        "Coordinates": [
+            st.Page(
+                ROOT / "pages" / "residual.py",
+                title="Residual",
+                icon=":material/grid_on:",
+                url_path="residual",
+            )
+        ],
+    }
+)
+
+with st.sidebar:
+    inputs.choose_pair()
+    inputs.choose_device()
+    outputs.sidebar_jobs()
+
+page.run()

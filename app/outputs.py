@@ -1,0 +1,203 @@
+"""What every page shows in the same way: verdicts, jobs, explanations, downloads, command lines."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import streamlit as st
+
+from app import session
+from app.jobs import Asked, Job, Jobs, Keeps
+from app.settings import ROOT
+from app.verdicts import Verdict
+from app.words import seconds
+from engine.questions import Question
+from engine.store import Store, default_root
+
+SHIPPED = ROOT / "assets" / "demo" / "results"
+EVERY = 1.0
+"""Seconds between two looks at a running job."""
+
+
+@cache
+def results() -> Store:
+    """The results of this process: the user's own and those that come with the program."""
+    return Store(default_root(), shipped=(SHIPPED,))
+
+
+@cache
+def registry() -> Jobs:
+    """The jobs of this process."""
+    return Jobs()
+
+
+def plain(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_{}\[\]()<>#+\-.!|~$:])", r"\\\1", text)
+
+
+def say(verdict: Verdict, key: str) -> None:
+    """A verdict: headline, reserved word with its number, sentences."""
+    with st.container(border=True, key=key):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{plain(verdict.headline)}**", width="content")
+            if verdict.badge:
+                st.badge(verdict.badge, color=verdict.tone)
+        st.markdown(plain(verdict.text))
+
+
+def refuse(message: str) -> None:
+    """The one line of a refusal, exactly as the command line prints it."""
+    with st.container(border=True):
+        st.badge("refused", color="red", icon=":material/block:")
+        st.text(message)
+
+
+def explain(what: str, bad: str) -> None:
+    """Two lines under a picture."""
+    st.caption(f"**What am I looking at?** {what}  \n**What would bad look like?** {bad}")
+
+
+def formula(text: str, source: str) -> None:
+    """The mathematics behind the page, with where it comes from."""
+    with st.expander("The formula and its source", icon=":material/function:"):
+        st.markdown(text)
+        st.caption(source)
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that a page offers; `make` runs when it is asked for."""
+
+    label: str
+    name: str
+    mime: str
+    make: Callable[[], bytes | str]
+
+
+def take_away(files: list[Download], commands: list[str], note: str = "") -> None:
+    """Downloads, and the command lines that reproduce what the page shows."""
+    st.subheader("Take away")
+    with st.container(horizontal=True):
+        for file in files:
+            st.download_button(
+                file.label,
+                file.make,
+                file_name=file.name,
+                mime=file.mime,
+                on_click="ignore",
+                icon=":material/download:",
+                key=session.local("download", file.name),
+            )
+    st.caption(f"{note} The same results without a browser:".strip())
+    st.code("\n".join(commands), language="bash", wrap_lines=True)
+
+
+def known(question: Question) -> Any | None:
+    """The stored answer, if there is one."""
+    return results().get(question.key)
+
+
+def measured(
+    question: Asked, title: str, label: str, about: str = "", keeps: Keeps | None = None
+) -> Any | None:
+    """The stored answer; else the job that makes it, or a button that starts one."""
+    keeps = keeps or results()
+    record = keeps.get(question.key)
+    if record is not None:
+        return record
+    job = registry().look(question.key)
+    if job is not None and not job.over:
+        session.follow(job.key, job.id)
+        _watch(job.key)
+        return None
+    _explain_absence(job)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        again = job is not None and job.state in {"failed", "cancelled"}
+        st.button(
+            f"{label} again" if again else label,
+            key=session.local("start", question.key),
+            on_click=start,
+            args=(question, keeps, title),
+            icon=":material/play_arrow:",
+        )
+        if about:
+            st.caption(about, width="content")
+    return None
+
+
+def start(question: Asked, keeps: Keeps, title: str) -> None:
+    """Queue a question and follow its job; for callbacks."""
+    job = registry().submit(question, keeps, title, question.device)
+    session.follow(job.key, job.id)
+
+
+def _explain_absence(last: Job | None) -> None:
+    """Why the last try gave no answer."""
+    if last is not None and last.state == "failed":
+        refuse(last.message)
+    if last is not None and last.state == "cancelled":
+        st.caption("Cancelled; nothing was changed.")
+
+
+@st.fragment(run_every=EVERY)
+def _watch(key: str) -> None:
+    """A running job in the page; it only reads, and reruns the page when the job is over."""
+    job = registry().look(key)
+    if job is None or job.over:
+        st.rerun()
+    with st.container(
+        border=True, horizontal=True, vertical_alignment="center", key=session.local("job", job.id)
+    ):
+        _bar(job)
+        _cancel(job, "page")
+
+
+def _bar(job: Job) -> None:
+    left = job.left(registry().now())
+    state = "stopping …" if job.state == "cancelling" else job.step or "starting …"
+    if job.state == "queued":
+        state = f"waiting: place {job.place + 1} in the queue of {job.lane}"
+    rest = "" if left is None else f" · about {seconds(left)} left"
+    st.progress(job.share, text=f"{plain(job.title)} · {plain(state)}{rest}")
+
+
+def _cancel(job: Job, where: str) -> None:
+    st.button(
+        "Cancel",
+        key=session.local("cancel", where, job.id),
+        on_click=registry().cancel,
+        args=(job.key,),
+        disabled=job.state == "cancelling",
+        icon=":material/stop:",
+    )
+
+
+def sidebar_jobs() -> None:
+    """The jobs that this session follows, and the one its link names."""
+    linked = registry().look(st.query_params.get(session.JOB, ""))
+    if linked is not None and not linked.over:
+        session.follow(linked.key, linked.id)
+    if any(not job.over for job in _followed()):
+        _watch_all()
+    else:
+        session.forget([job.key for job in _followed()])
+
+
+def _followed() -> list[Job]:
+    found = (registry().look(key) for key in session.started())
+    return [job for job in found if job is not None]
+
+
+@st.fragment(run_every=EVERY)
+def _watch_all() -> None:
+    """The jobs of this session in the sidebar; it only reads."""
+    active = [job for job in _followed() if not job.over]
+    if not active:
+        st.rerun()
+    st.markdown("**Running**")
+    for job in active:
+        _bar(job)
+        _cancel(job, "sidebar")

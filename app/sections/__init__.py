@@ -1,0 +1,1 @@
+"""The parts of each page, in the order in which they are read."""

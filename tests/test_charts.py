@@ -1,0 +1,318 @@
+"""Figures: reductions are laws, every figure is small, tables say what the records say."""
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.charts import curves, layers, matching, matrices, tables
+from app.charts.matrices import Window, boxed, heatmap, tile, whole
+from app.charts.theme import DARK, LIGHT, shade
+from engine.records import Assignment
+from tests import fakes
+
+WIDE = 11_008
+LIMIT = 2_000_000
+
+
+def random_matrix(size: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1, 1, (size, size)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def record():
+    return fakes.residual_match()
+
+
+@given(size=st.integers(1, 70), limit=st.integers(1, 20), seed=st.integers(0, 5))
+def test_a_maximum_tile_keeps_the_global_extreme(size: int, limit: int, seed: int):
+    matrix = random_matrix(size, seed)
+    drawn = tile(matrix, whole(size), "maximum of |C|", limit=limit)
+    assert drawn.values.max() == np.abs(matrix).max()
+    assert max(drawn.values.shape) <= limit
+
+
+@given(size=st.integers(1, 70), limit=st.integers(1, 20), seed=st.integers(0, 5))
+def test_a_signed_tile_keeps_the_extreme_with_its_sign(size: int, limit: int, seed: int):
+    matrix = random_matrix(size, seed)
+    drawn = tile(matrix, whole(size), limit=limit)
+    extreme = matrix.flat[np.abs(matrix).argmax()]
+    assert drawn.values.flat[np.abs(drawn.values).argmax()] == extreme
+
+
+@given(size=st.integers(2, 40), limit=st.integers(1, 40), seed=st.integers(0, 5))
+def test_a_cell_is_the_extreme_of_its_own_entries(size: int, limit: int, seed: int):
+    matrix = random_matrix(size, seed)
+    columns = np.random.default_rng(seed).permutation(size)
+    drawn = tile(matrix, whole(size), columns=columns, limit=limit)
+    down, across = drawn.factor
+    for i, j in np.ndindex(*drawn.values.shape):
+        part = matrix[:, columns][i * down : (i + 1) * down, j * across : (j + 1) * across]
+        assert drawn.values[i, j] == part.flat[np.abs(part).argmax()]
+
+
+def test_a_mean_would_have_cancelled_the_signs():
+    matrix = np.array([[1, -1], [-1, 1]], np.float32)
+    assert abs(tile(matrix, whole(2), limit=1).values[0, 0]) == 1
+
+
+def test_a_small_window_is_not_reduced_and_equals_the_matrix():
+    matrix = random_matrix(900, 0)
+    drawn = tile(matrix, Window((10, 74), (800, 864)))
+    assert drawn.factor == (1, 1)
+    assert np.array_equal(drawn.values, matrix[10:74, 800:864])
+    assert "every one drawn" in drawn.caption
+
+
+def test_the_caption_names_reduction_and_factor():
+    drawn = tile(random_matrix(1000, 0), whole(1000), "maximum of |C|")
+    assert drawn.factor == (3, 3)
+    assert drawn.caption == (
+        "1,000 × 1,000 entries; each cell is the maximum of |C| of 3 × 3 of them."
+    )
+
+
+def test_the_recovered_order_turns_a_planted_permutation_into_a_diagonal(record):
+    drawn = tile(record.correlation[-1], whole(96), columns=record.truth.permutation)
+    assert np.array_equal(np.abs(drawn.values).argmax(axis=1), np.arange(96))
+    assert np.array_equal(np.sign(np.diag(drawn.values)), record.truth.sign)
+    raw = tile(record.correlation[-1], whole(96))
+    assert not np.array_equal(np.abs(raw.values).argmax(axis=1), np.arange(96))
+
+
+def test_a_memory_mapped_matrix_is_only_read(tmp_path):
+    matrix = random_matrix(50, 0)
+    np.save(tmp_path / "m.npy", matrix)
+    mapped = np.load(tmp_path / "m.npy", mmap_mode="r")
+    assert np.array_equal(tile(mapped, whole(50)).values, matrix)
+
+
+@given(
+    ends=st.tuples(*[st.floats(-20, 120)] * 4),
+    top=st.integers(0, 80),
+    left=st.integers(0, 80),
+    size=st.integers(4, 20),
+)
+def test_a_box_gives_a_window_inside_the_old_one(ends, top: int, left: int, size: int):
+    window = Window((top, top + size), (left, left + size))
+    box = {"x": [ends[0], ends[1]], "y": [ends[2], ends[3]]}
+    found = boxed({"selection": {"box": [box]}}, window)
+    assert found is not None
+    for (low, high), (first, last) in (
+        (found.rows, window.rows),
+        (found.columns, window.columns),
+    ):
+        assert first <= low < high <= last
+        assert high - low >= 4
+
+
+def test_a_box_is_read_with_y_from_high_to_low():
+    box = {"x": [9.7, 30.2], "y": [40.4, 19.6]}
+    found = boxed({"selection": {"box": [box]}}, whole(96))
+    assert found == Window((20, 41), (10, 31))
+
+
+@pytest.mark.parametrize("selection", [None, {}, {"selection": {"box": []}}])
+def test_no_box_is_no_window(selection: Any):
+    assert boxed(selection, whole(96)) is None
+
+
+def test_a_signed_scale_is_centred_and_an_absolute_one_starts_at_zero(record):
+    signed = heatmap(tile(record.correlation[0], whole(96)), LIGHT).data[0]
+    absolute = heatmap(tile(record.correlation[0], whole(96), "maximum of |C|"), LIGHT).data[0]
+    assert signed.zmin == -signed.zmax
+    assert signed.colorscale[2] == (0.5, "#FFFFFF")
+    assert absolute.zmin == 0
+    assert len(absolute.colorscale) == 4
+
+
+def test_values_travel_as_typed_arrays(record):
+    spec = json.loads(heatmap(tile(record.correlation[0], whole(96)), LIGHT).to_json())
+    assert spec["data"][0]["z"]["dtype"] == "f4"
+
+
+def test_axes_count_coordinates_under_a_reduction():
+    drawn = tile(random_matrix(1000, 0), whole(1000))
+    trace = heatmap(drawn, LIGHT).data[0]
+    assert (trace.x0, trace.dx) == (1.0, 3)
+    assert heatmap(drawn, LIGHT).layout.yaxis.range == (999.5, -0.5)
+
+
+def test_numbers_stand_in_the_cells_of_a_tiny_window_only(record):
+    small = heatmap(tile(record.correlation[0], Window((0, 16), (0, 16))), LIGHT).data[0]
+    large = heatmap(tile(record.correlation[0], whole(96)), LIGHT).data[0]
+    assert small.texttemplate == "%{z:.2f}"
+    assert large.texttemplate is None
+
+
+def test_the_recovered_order_names_coordinates_of_b(record):
+    columns = record.truth.permutation
+    drawn = tile(record.correlation[0], Window((0, 8), (4, 12)), columns=columns)
+    assert matrices.numbers(drawn) == (list(range(8)), columns[4:12].tolist())
+    figure = heatmap(drawn, LIGHT)
+    assert figure.data[0].customdata[0].tolist() == columns[4:12].tolist()
+    assert figure.layout.xaxis.ticktext[0] == str(columns[4])
+
+
+@pytest.fixture(scope="module")
+def wide_match() -> tuple[np.ndarray, Assignment]:
+    matrix = np.random.default_rng(0).random((WIDE, WIDE), dtype=np.float32)
+    draw = np.random.default_rng(1)
+    score = draw.random(WIDE).astype(np.float32)
+    sign = np.where(draw.random(WIDE) < 0.5, 1, -1).astype(np.int8)
+    mutual = np.ones(WIDE, bool)
+    return matrix, Assignment(draw.permutation(WIDE), sign, score, score - 0.5, mutual, False)
+
+
+@pytest.mark.parametrize("kind", ["signed extreme", "maximum of |C|"])
+@pytest.mark.parametrize("reordered", [True, False])
+def test_figures_of_a_wide_matrix_are_small(wide_match, kind: matrices.Reduction, reordered: bool):
+    matrix, match = wide_match
+    columns = match.permutation if reordered else None
+    figure = heatmap(tile(matrix, whole(WIDE), kind, columns), LIGHT)
+    assert len(figure.to_json()) < LIMIT
+
+
+@pytest.mark.parametrize("side", [128, matrices.LIMIT])
+def test_windows_of_a_wide_matrix_are_small(wide_match, side: int):
+    matrix, match = wide_match
+    drawn = tile(matrix, Window((0, side), (0, side)), columns=match.permutation)
+    assert drawn.factor == (1, 1)
+    assert len(heatmap(drawn, LIGHT).to_json()) < LIMIT
+
+
+def test_other_figures_of_a_wide_match_are_small(wide_match):
+    _, match = wide_match
+    truth = fakes.planted(WIDE)
+    for figure in (
+        matching.pairs(match, truth, LIGHT, 5),
+        matching.sorted_margins(match, LIGHT),
+        matching.margin_histogram(match, LIGHT),
+    ):
+        assert len(figure.to_json()) < LIMIT
+
+
+def test_points_are_split_by_sign_and_ringed_by_the_truth(record):
+    figure = matching.pairs(record.absolute[-1], record.truth, LIGHT)
+    rings, plus, minus = figure.data
+    assert len(plus.x) == (record.truth.sign > 0).sum()
+    assert len(minus.x) == (record.truth.sign < 0).sum()
+    assert plus.marker.color != minus.marker.color
+    assert plus.marker.symbol != minus.marker.symbol
+    assert np.array_equal(rings.y[plus.x], plus.y)
+
+
+def test_without_a_truth_there_are_no_rings_and_no_ceiling(record):
+    blind = fakes.residual_match(truth=False)
+    assert len(matching.pairs(blind.absolute[0], None, LIGHT).data) == 2
+    figure = curves.accuracy(blind, LIGHT)
+    assert len(figure.data) == 1
+    assert not figure.layout.shapes
+    assert len(curves.accuracy(record, LIGHT).layout.shapes) == 1
+
+
+def test_accuracy_is_drawn_at_every_depth_with_the_ceiling(record):
+    figure = curves.accuracy(record, LIGHT, selected=3)
+    absolute, signed = figure.data
+    assert absolute.y.tolist() == [1.0] * 8
+    assert np.allclose(signed.y, record.truth.positive_share)
+    assert figure.layout.shapes[0].y0 == record.truth.positive_share
+    assert figure.layout.shapes[1].x0 == 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 34, 130])
+def test_depth_labels_stay_readable(count: int):
+    depths = fakes.residual_match(width=8, layers=count)
+    ticks = curves.accuracy(depths, LIGHT).layout.xaxis
+    assert len(ticks.tickvals) <= 26
+    assert ticks.ticktext[-1] == "pooled"
+    assert ticks.ticktext[0] == "emb"
+
+
+def test_margins_are_sorted_and_counted(record):
+    match = record.absolute[0]
+    assert np.all(np.diff(matching.sorted_margins(match, LIGHT).data[0].y) >= 0)
+    assert matching.margin_histogram(match, LIGHT).data[0].y.sum() == 96
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK])
+def test_the_distance_map_draws_every_tensor_on_one_scale(look):
+    report = fakes.alignment()
+    before = layers.distance_map(report, "before", look).to_dict()
+    after = layers.distance_map(report, "after", look).to_dict()
+    rows = next(iter(before["datasets"].values()))
+    assert len(rows) == len(report.tensors)
+    assert before["encoding"]["color"]["scale"] == after["encoding"]["color"]["scale"]
+    assert "layer 0" not in json.dumps(before)
+
+
+@pytest.mark.parametrize(("kind", "start"), [("png", b"\x89PNG"), ("svg", b"<svg")])
+def test_the_distance_map_is_exported_without_a_browser(kind: Any, start: bytes):
+    assert layers.distance_image(fakes.alignment(), kind).startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "kind"),
+    [
+        ("model.layers.12.self_attn.q_proj.weight", 12, "q_proj"),
+        ("model.layers.0.self_attn.q_proj.bias", 0, "q_proj.bias"),
+        ("model.layers.3.input_layernorm.weight", 3, "input_layernorm"),
+        ("model.embed_tokens.weight", None, "embed_tokens"),
+        ("lm_head.weight", None, "lm_head"),
+    ],
+)
+def test_tensor_names_are_split(name: str, layer: int | None, kind: str):
+    assert tables.split(name) == (layer, kind)
+
+
+def test_the_least_certain_come_first_with_their_runner_up(record):
+    table = tables.least_certain(record, 0)
+    assert len(table) == 20
+    assert table["margin"].is_monotonic_increasing
+    first = table.iloc[0]
+    row = np.abs(record.correlation[0][first["A"]])
+    assert row.argsort()[-2:].tolist() == [first["next B"], first["B"]]
+    assert table["right"].all()
+
+
+def test_a_coordinate_is_followed_through_the_depths(record):
+    table = tables.through_depths(record, 5)
+    assert table["depth"].tolist() == list(record.depths)
+    assert (table["B"] == record.truth.permutation[5]).all()
+
+
+def test_the_chosen_row_is_tinted(record):
+    table = tables.least_certain(record, 0)
+    chosen = int(table["A"].iloc[3])
+    html = tables.shown(table, chosen).to_html()
+    assert "rgba(0, 114, 178" in html
+    assert "rgba(0, 114, 178" not in tables.shown(table).to_html()
+
+
+def test_the_match_is_exported_whole(record):
+    table = tables.matched(record, -1)
+    assert table["coordinate of B"].tolist() == record.truth.permutation.tolist()
+    assert table["sign"].tolist() == record.truth.sign.tolist()
+    arrays = np.load(io.BytesIO(tables.gauge_npz(record, -1)), allow_pickle=False)
+    assert np.array_equal(arrays["permutation"], record.truth.permutation)
+    assert np.array_equal(arrays["correlation"], record.correlation[-1])
+
+
+def test_a_report_is_exported_as_json():
+    found = json.loads(tables.as_json(fakes.alignment()))
+    assert found["flipped"] == 47
+    assert len(found["after"]) == len(found["tensors"])
+
+
+def test_a_width_of_one_has_itself_as_runner_up():
+    tiny = fakes.residual_match(width=1)
+    assert tables.partners(tiny, 0, 0)["next B"] == 0
+
+
+def test_the_shade_follows_the_page():
+    assert shade("dark") is DARK
+    assert shade("light") is shade(None) is LIGHT

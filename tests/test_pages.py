@@ -1,0 +1,412 @@
+"""Pages in a simulated browser, on stored records: what is shown, and what each control changes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import opening, outputs, settings
+from app.__main__ import main, started
+from app.settings import ROOT, Settings
+from engine.errors import Refused
+from engine.questions import Align, Check, Inspect, Match
+from engine.store import Store
+from tests import fakes
+from tests.fakes import CONFIG, checkpoint
+
+MAIN = ROOT / "app" / "main.py"
+RESIDUAL = str(ROOT / "pages" / "residual.py")
+MODELS = str(ROOT / "pages" / "models.py")
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
+    root = tmp_path / "models"
+    root.mkdir()
+    a, b = (str(checkpoint(root / name, seed)) for seed, name in enumerate(("base", "twin")))
+    for name, value in Settings(a, b, "auto", (root,), False).environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GAUGESCOPE_STORE", str(tmp_path / "store"))
+    for shared in (outputs.results, outputs.registry, opening.places):
+        shared.cache_clear()
+    put(Inspect(a), fakes.model_card("base", "a" * 16))
+    put(Inspect(b), fakes.model_card("twin", "b" * 16))
+    yield a, b
+    for shared in (outputs.results, outputs.registry, opening.places):
+        shared.cache_clear()
+
+
+def put(question: Any, record: Any) -> None:
+    outputs.results().put(question.key, record)
+
+
+@pytest.fixture
+def measured(pair: tuple[str, str]) -> tuple[str, str]:
+    """The pair with its results stored."""
+    a, b = pair
+    put(Check(a), fakes.self_test(1.1e-6))
+    put(Check(b), fakes.self_test(1.2e-6))
+    put(Align(a, b), fakes.alignment())
+    put(Match(a, b), fakes.residual_match())
+    return pair
+
+
+def opened(page: str | None = None) -> AppTest:
+    at = AppTest.from_file(str(MAIN), default_timeout=30).run()
+    if page is not None:
+        at = at.switch_page(page).run()
+    assert not at.exception
+    return at
+
+
+def text(at: AppTest) -> str:
+    """All Markdown of the page, without its escapes."""
+    return "\n".join(item.value for item in at.markdown).replace("\\", "")
+
+
+def charts(at: AppTest) -> list[Any]:
+    return [json.loads(chart.proto.spec) for chart in at.get("plotly_chart")]
+
+
+def test_the_models_page_opens_with_the_verdict(measured):
+    at = opened()
+    assert at.title[0].value == "What are these two checkpoints, and are they the same function?"
+    assert "Same function in other coordinates." in text(at)
+    assert "exact 2.1e-7" in text(at)
+    assert "self-test: exact 1.1e-6" in text(at)
+    assert "6 heads / 2 kv of 16" in text(at)
+    assert len(at.get("vega_lite_chart")) == 2
+    assert "python -m engine align" in at.code[0].value
+    assert [button.label for button in at.get("download_button")] == [
+        "Tensors (CSV)",
+        "Report (JSON)",
+        "Maps (PNG)",
+        "Maps (SVG)",
+    ]
+
+
+def test_what_is_not_measured_is_offered(pair):
+    at = opened()
+    assert "These two can be compared." in text(at)
+    labels = [button.label for button in at.button]
+    assert labels.count("Run the self-test") == 2
+    assert "Measure it" in labels
+    assert not at.get("vega_lite_chart")
+
+
+def test_a_refused_model_is_told_in_its_card_and_the_rest_works(measured, monkeypatch):
+    nowhere = str(Path(measured[1]).parent / "gone")
+    monkeypatch.setenv(settings.PAIR_B, nowhere)
+    at = opened()
+    with pytest.raises(Refused) as refusal:
+        settings_roots().admit(nowhere)
+    assert at.text[0].value == str(refusal.value)
+    assert "Not open: B." in text(at)
+    assert "self-test: exact 1.1e-6" in text(at)
+
+
+def settings_roots():
+    from app.inputs import roots
+
+    return roots()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "safetensors"),
+        (lambda folder: cut(folder / "model.safetensors"), "bytes"),
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
+        (lambda folder: custom(folder, {"auto_map": {"x": "y"}}), "custom code"),
+        (lambda folder: custom(folder, {"quantization_config": {"bits": 4}}), "quantised"),
+        (
+            lambda folder: (folder / "model.safetensors").write_text(
+                "version https://git-lfs.github.com/spec/v1\n"
+            ),
+            "LFS",
+        ),
+    ],
+)
+def test_the_page_shows_exactly_the_engines_line(measured, spoil, message: str):
+    from engine.checkpoint import open_checkpoint
+
+    spoil(Path(measured[1]))
+    with pytest.raises(Refused) as refusal:
+        _ = open_checkpoint(measured[1]).fingerprint
+    at = opened()
+    assert at.text[0].value == str(refusal.value)
+    assert message in at.text[0].value
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-8])
+
+
+def custom(folder: Path, extra: dict[str, Any]) -> None:
+    (folder / "config.json").write_text(json.dumps(CONFIG | extra))
+
+
+def test_a_model_outside_the_allowed_folders_is_refused(measured, tmp_path, monkeypatch):
+    outside = checkpoint(tmp_path / "outside", 3)
+    monkeypatch.setenv(settings.PAIR_B, str(outside))
+    assert "is no folder under the allowed ones" in opened().text[0].value
+
+
+def test_a_hosted_server_offers_no_folders_and_no_downloads(measured, monkeypatch):
+    monkeypatch.setenv(settings.HOSTED, "1")
+    at = opened()
+    assert "Folders and downloads are off" in at.text[0].value
+    kinds = at.radio[0].options
+    assert "Folder" not in kinds
+    assert "Hub" not in kinds
+
+
+def test_different_groups_are_refused_with_both_values(measured):
+    put(Inspect(measured[1]), fakes.model_card("twin", "b" * 16, width=128))
+    assert "width 96 against 128" in text(opened())
+
+
+def test_the_pair_is_changed_in_the_sidebar_and_in_a_card(measured):
+    at = opened()
+    at.selectbox(key="b").select("base").run()
+    assert "The same weights twice." in text(at)
+    at.radio(key="kind:B").set_value("Folder").run()
+    at.selectbox(key="name:Folder:B").select("twin").run()
+    at.button(key="use:B").click().run()
+    assert at.session_state["b"] == "twin"
+    assert "Same function in other coordinates." in text(at)
+
+
+def test_a_hub_id_is_an_explicit_choice_that_is_opened_by_a_button(measured):
+    at = opened()
+    at.radio(key="kind:B").set_value("Hub").run()
+    at.text_input(key="name:Hub:B").set_value("owner/name").run()
+    at.button(key="use:B").click().run()
+    assert at.session_state["b"] == "hf:owner/name"
+    assert not at.exception
+    assert "Open it" in [button.label for button in at.button]
+
+
+def test_the_device_is_part_of_the_question(measured):
+    at = opened()
+    assert at.selectbox(key="device").options[:2] == ["auto", "cpu"]
+    at.selectbox(key="device").select("cpu").run()
+    assert "These two can be compared." in text(at)
+
+
+def test_the_residual_page_opens_with_its_verdict(measured):
+    at = opened(RESIDUAL)
+    flipped = int((fakes.planted().sign < 0).sum())
+    assert f"96 of 96 coordinates found over all depths together, {flipped} with" in text(at)
+    assert len(charts(at)) == 5
+    assert "matching on |C| and reading the sign afterwards finds 100.0%" in text(at)
+    assert at.code[0].value.startswith("python -m engine match")
+    assert "Sweeney 2026" in "".join(item.value for item in at.caption)
+
+
+def test_a_link_opens_its_view(measured):
+    at = AppTest.from_file(str(MAIN), default_timeout=30)
+    link = {"depth": "after layer 2", "coordinate": "7", "matrix": "absolute", "order": "as stored"}
+    for name, value in link.items():
+        at.query_params[name] = value
+    at = at.run().switch_page(RESIDUAL).run()
+    assert "found after layer 2" in text(at)
+    assert "Coordinate 7 of A" in text(at)
+    assert charts(at)[0]["data"][0]["zmin"] == 0.0
+    assert charts(at)[0]["layout"]["xaxis"]["title"]["text"] == "coordinate of B"
+
+
+def test_a_pair_in_a_link_is_opened_or_refused(measured):
+    for spec, found in (("base", "The same weights twice."), ("../x", "Not open: B.")):
+        at = AppTest.from_file(str(MAIN), default_timeout=30)
+        at.query_params["b"] = spec
+        assert found in text(at.run())
+
+
+def test_every_picture_has_its_two_lines(measured):
+    captions = [item.value for item in opened(RESIDUAL).caption]
+    explained = [line for line in captions if "What am I looking at?" in line]
+    assert len(explained) == 4
+    assert all("What would bad look like?" in line for line in explained)
+
+
+def test_the_depth_changes_every_figure(measured):
+    at = opened(RESIDUAL)
+    before = charts(at)
+    at.selectbox(key="depth").select("after layer 2").run()
+    assert "found after layer 2" in text(at)
+    assert all(old != new for old, new in zip(before, charts(at), strict=True))
+
+
+def test_matrix_and_order_change_the_matrix(measured):
+    at = opened(RESIDUAL)
+    first = charts(at)[0]["data"][0]
+    at.segmented_control(key="matrix").set_value("absolute").run()
+    absolute = charts(at)[0]["data"][0]
+    assert (first["zmin"], absolute["zmin"]) == (-1.0, 0.0)
+    at.segmented_control(key="order").set_value("as stored").run()
+    stored = charts(at)[0]
+    assert stored["data"][0]["z"] != absolute["z"]
+    assert stored["layout"]["xaxis"]["title"]["text"] == "coordinate of B"
+
+
+def test_the_coordinate_is_told_and_marked(measured):
+    at = opened(RESIDUAL)
+    at.number_input(key="coordinate").set_value(7).run()
+    partner = fakes.planted().permutation[7]
+    assert f"Coordinate 7 of A is coordinate {partner} of B" in text(at)
+    assert charts(at)[0]["layout"]["shapes"][0]["y0"] == 6.5
+
+
+def test_the_sliders_show_a_window_at_full_resolution_with_its_numbers(measured):
+    at = opened(RESIDUAL)
+    at.slider(key="rows").set_value((10, 29)).run()
+    at.slider(key="columns").set_value((5, 20)).run()
+    assert charts(at)[0]["data"][0]["z"]["shape"] == "20, 16"
+    assert "The 20 × 16 numbers" in [item.label for item in at.expander]
+    at.button(key="whole").click().run()
+    assert charts(at)[0]["data"][0]["z"]["shape"] == "96, 96"
+
+
+def test_a_dragged_box_becomes_the_window(measured):
+    at = opened(RESIDUAL)
+    box = {"x": [9.8, 30.1], "y": [40.2, 20.3]}
+    at.session_state["matrix-of:0:96:0:96"] = {"selection": {"box": [box]}}
+    at.run()
+    assert at.slider(key="rows").value == (20, 40)
+    assert at.slider(key="columns").value == (10, 30)
+    assert charts(at)[0]["layout"]["yaxis"]["range"] == [40.5, 19.5]
+
+
+def test_method_tokens_and_truth_change_the_question(measured):
+    a, b = measured
+    at = opened(RESIDUAL)
+    at.segmented_control(key="tokens").set_value(2048).run()
+    assert "Only names, until they are matched." in text(at)
+    put(Match(a, b, tokens=2048), replace(fakes.residual_match(noise=1.0), tokens=2048))
+    at.run()
+    assert "Measured on 2,048 tokens" in text(at)
+    at.selectbox(key="truth").select("none").run()
+    put(Match(a, b, tokens=2048, truth="none"), fakes.residual_match(truth=False))
+    at.run()
+    assert "No truth is known" in text(at)
+    at.segmented_control(key="method").set_value("weights").run()
+    put(
+        Match(a, b, using="weights", truth="none"), replace(fakes.residual_match(), using="weights")
+    )
+    at.run()
+    assert "from the weights alone" in text(at)
+    assert at.segmented_control(key="tokens").disabled
+
+
+def test_a_job_is_started_shown_and_its_result_appears(pair, monkeypatch):
+    monkeypatch.setattr(Check, "answer", lambda self, progress: fakes.self_test(3e-6))
+    at = opened()
+    key = Check(pair[0]).key
+    at.button(key=f"start:{key}").click().run()
+    wait_for(key)
+    at.run()
+    assert "self-test: exact 3.0e-6" in text(at)
+
+
+def test_a_failed_job_shows_its_one_line_and_offers_another_try(pair, monkeypatch):
+    line = "The text has 12 tokens: give one with at least 256."
+
+    def refuse(self: Any, progress: Any) -> None:
+        raise Refused(line)
+
+    monkeypatch.setattr(Match, "answer", refuse)
+    at = opened(RESIDUAL)
+    key = Match(*pair).key
+    at.button(key=f"start:{key}").click().run()
+    wait_for(key)
+    at.run()
+    assert at.text[0].value == line
+    assert "Match the coordinates again" in [button.label for button in at.button]
+
+
+def wait_for(key: str) -> None:
+    import time
+
+    for _ in range(500):
+        job = outputs.registry().look(key)
+        if job is not None and job.over:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the job did not end")
+
+
+def test_names_are_shown_as_text():
+    assert outputs.plain("a*b_c|d$e") == r"a\*b\_c\|d\$e"
+
+
+def test_the_first_paint_imports_neither_torch_nor_transformers(measured):
+    code = (
+        "import sys; from streamlit.testing.v1 import AppTest;"
+        f"at = AppTest.from_file({str(MAIN)!r}, default_timeout=30).run();"
+        "assert not at.exception, at.exception; assert at.title[0].value;"
+        f"at.switch_page({RESIDUAL!r}).run(); assert not at.exception;"
+        "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "line"),
+    [
+        (["/nowhere/a", "/nowhere/b"], 1, "The folder /nowhere/a does not exist"),
+        (["demo:unknown", "demo:base"], 1, "There is no demo model 'unknown'"),
+        (["one"], 2, "give two models"),
+        (["--port", "70000"], 2, "--port 70000"),
+        (["--device", "abacus"], 2, "--device abacus"),
+    ],
+)
+def test_the_command_line_refuses_in_one_line(arguments, code: int, line: str, capsys):
+    try:
+        found = main(arguments)
+    except SystemExit as exit_:
+        found = exit_.code
+    assert found == code
+    shown = capsys.readouterr().err
+    assert line in shown
+    assert "Traceback" not in shown
+
+
+def test_models_named_on_the_command_line_may_be_opened(measured, tmp_path, monkeypatch):
+    monkeypatch.delenv(settings.ROOTS)
+    monkeypatch.chdir(tmp_path / "models")
+    chosen, port = started(["base", "twin", "--port", "8600", "--roots", str(tmp_path / "store")])
+    assert (chosen.a, chosen.b, port) == (*measured, 8600)
+    assert settings.settings(chosen.environment()) == chosen
+
+
+def test_settings_survive_the_environment():
+    chosen = Settings("demo:base", None, "cpu", (Path("/a"), Path("/b")), True)
+    assert settings.settings(chosen.environment()) == chosen
+    assert settings.settings({}).roots == (Path.cwd(),)
+
+
+def test_both_configuration_files_are_the_same():
+    ours = [(ROOT / part / ".streamlit" / "config.toml").read_text() for part in ("", "app")]
+    assert ours[0] == ours[1]
+    assert 'address = "127.0.0.1"' in ours[0]
+
+
+def test_the_store_of_the_pages_reads_what_comes_with_the_program(measured):
+    assert isinstance(outputs.results(), Store)
+    assert outputs.SHIPPED in outputs.results().shipped
+
+
+@pytest.mark.parametrize("word", ["unsafe_allow_html", "pickle.load", "torch.load", "trust_remote"])
+def test_nothing_unsafe_is_called(word: str):
+    sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "pages").rglob("*.py")]
+    assert not [path for path in sources if word in path.read_text()]

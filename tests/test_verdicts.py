@@ -1,0 +1,190 @@
+"""Sentences: the four reserved words come from measured numbers, and nothing is claimed beyond."""
+
+from dataclasses import replace
+
+import pytest
+
+from app import findings, verdicts, words
+from app.verdicts import TONES
+from engine.records import TOLERANCE
+from tests import fakes
+from tests.fakes import Logits
+
+RESERVED = {"exact", "approximate", "broken", "not measured"}
+
+
+@pytest.fixture
+def cards():
+    return fakes.model_card(), fakes.model_card("twin", "b" * 16)
+
+
+def test_every_reserved_word_has_its_own_colour():
+    assert set(TONES) == RESERVED
+    assert len(set(TONES.values())) == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "word"), [(1.1e-6, "exact"), (TOLERANCE * 1.01, "approximate"), (0.2, "broken")]
+)
+def test_a_self_test_says_its_word_and_its_number(error: float, word: str):
+    verdict = verdicts.check(fakes.self_test(error))
+    assert verdict.word == word
+    assert verdict.badge == f"{word} {words.number(error)}"
+
+
+def test_a_self_test_that_moved_nothing_or_was_not_run_is_not_measured():
+    assert verdicts.check(None).badge == "not measured"
+    still = verdicts.check(fakes.self_test(moved=0.0))
+    assert still.badge == "not measured"
+    assert "shows nothing" in still.text
+
+
+def test_a_twin_is_the_same_function_in_other_coordinates(cards):
+    verdict = verdicts.pair(*cards, fakes.alignment())
+    assert verdict.headline == "Same function in other coordinates."
+    assert verdict.badge == "exact 2.1e-7"
+    assert "96 of 96 residual coordinates recovered, 47 with a flipped sign" in verdict.text
+    assert "Largest logit difference 2.1e-6, where logits reach 9.8." in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("between", "word", "headline"),
+    [
+        (9.8 * TOLERANCE * 0.9, "exact", "Same function in other coordinates."),
+        (9.8 * TOLERANCE * 1.1, "approximate", "Nearly the same function in other coordinates."),
+        (5.0, "broken", "Not the same function."),
+    ],
+)
+def test_the_word_of_a_pair_follows_the_measured_logits(cards, between, word, headline):
+    verdict = verdicts.pair(*cards, fakes.alignment(Logits(between=between)))
+    assert (verdict.word, verdict.headline) == (word, headline)
+
+
+def test_equal_logits_with_distant_weights_do_not_count_as_recovered(cards):
+    verdict = verdicts.pair(*cards, fakes.alignment(left=0.8, recovered=0.5))
+    assert verdict.headline == "Same function, but not all of its coordinates were recovered."
+    assert "48 of 96" in verdict.text
+
+
+def test_weights_that_did_not_differ_are_in_the_same_coordinates(cards):
+    verdict = verdicts.pair(*cards, fakes.alignment(apart=1e-7))
+    assert verdict.headline == "Same function in the same coordinates."
+
+
+def test_no_alignment_makes_two_functions_one(cards):
+    verdict = verdicts.pair(*cards, fakes.alignment(Logits(between=5.0)))
+    assert "No change of coordinates can make them equal" in verdict.text
+
+
+def test_an_alignment_that_spoiled_the_model_says_so(cards):
+    verdict = verdicts.pair(*cards, fakes.alignment(Logits(kept=3.0)))
+    assert verdict.word == "broken"
+    assert "do not use it" in verdict.headline
+
+
+def test_outputs_that_were_not_run_are_not_measured(cards):
+    verdict = verdicts.pair(*cards, fakes.alignment(Logits(None, None, None)))
+    assert verdict.badge == "not measured"
+    assert "The models were not run." in verdict.text
+
+
+def test_a_pair_without_a_report_is_not_measured(cards):
+    verdict = verdicts.pair(*cards, None)
+    assert verdict.badge == "not measured"
+    assert verdict.headline == "These two can be compared."
+
+
+def test_one_fingerprint_is_one_model():
+    card = fakes.model_card()
+    assert verdicts.pair(card, card, None).headline == "The same weights twice."
+
+
+def test_different_groups_are_named_with_both_values(cards):
+    other = replace(cards[1], width=128, rotary="pairs (2i, 2i+1)")
+    verdict = verdicts.pair(cards[0], other, None)
+    assert verdict.headline.startswith("Different groups")
+    assert "width 96 against 128" in verdict.text
+    assert "rotary embedding half pairs, base 10000 against pairs (2i, 2i+1)" in verdict.text
+
+
+def test_a_truth_that_is_not_known_is_not_claimed(cards):
+    text = verdicts.pair(*cards, fakes.alignment(recovered=None)).text
+    assert "no truth is known" in text
+    assert "recovered" not in text
+
+
+def test_left_out_signs_are_reported(cards):
+    text = verdicts.pair(*cards, fakes.alignment(unreachable=0.49)).text
+    assert "49% cannot be right" in text
+
+
+@pytest.mark.parametrize("missing", ["A", "B"])
+def test_a_model_that_cannot_be_opened_is_named(missing: str):
+    card = fakes.model_card()
+    pair = (None, card) if missing == "A" else (card, None)
+    assert verdicts.unopened(*pair).text.startswith(f"Not open: {missing}.")
+
+
+def test_the_share_of_coordinates_is_not_rounded_up_to_all():
+    assert verdicts.share_of_coordinates(fakes.alignment()).startswith("More than 99.9%")
+    assert verdicts.share_of_coordinates(fakes.alignment(left=0.25)).startswith("75.0%")
+    assert "no distance" in verdicts.share_of_coordinates(fakes.alignment(apart=0.0))
+
+
+def test_a_match_is_told_with_its_basis():
+    record = fakes.residual_match()
+    verdict = findings.matched(record, 0)
+    flipped = int((record.truth.sign < 0).sum())
+    assert verdict.headline == (
+        f"96 of 96 coordinates found at the embedding, {flipped} with sign −."
+    )
+    assert "8,192 tokens" in verdict.text
+    weights = findings.matched(replace(record, using="weights"), -1)
+    assert "from the weights alone" in weights.text
+    assert "over all depths together" in weights.headline
+
+
+def test_a_match_without_a_truth_is_not_measured():
+    verdict = findings.matched(fakes.residual_match(truth=False), 2)
+    assert verdict.badge == "not measured"
+    assert "after layer 1" in verdict.headline
+    assert "not sufficient" in findings.ceiling(fakes.residual_match(truth=False))
+
+
+def test_the_ceiling_is_the_share_of_positive_signs():
+    record = fakes.residual_match()
+    text = findings.ceiling(record)
+    assert f"only the {record.truth.positive_share:.1%} with sign +" in text
+    assert "stops there" in text
+    assert "finds 100.0%" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (9.8, "9.8"), (0.031, "0.031"), (2.1e-6, "2.1e-6"), (1234.0, "1,234"), (31.4, "31")],
+)
+def test_numbers_are_short(value: float, text: str):
+    assert words.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.2, "1 s"), (75, "75 s"), (200, "3 min"), (7200, "2.0 h")]
+)
+def test_times_are_short(value: float, text: str):
+    assert words.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(12, "12 bytes"), (2_600_000, "2.6 MB"), (4e8, "0.4 GB"), (22e9, "22.0 GB"), (5200, "5.2 kB")],
+)
+def test_sizes_are_short(value: float, text: str):
+    assert words.size(value) == text
+
+
+def test_a_card_is_described_in_full():
+    text = "\n".join(words.describe(fakes.model_card()))
+    for part in ("6 layers", "width 96", "6 heads / 2 kv of 16", "FFN 256", "RMSNorm", "tied"):
+        assert part in text
+    assert words.describe(replace(fakes.model_card(), kv_heads=6))[1].startswith("6 heads of 16")
+    assert words.memory(fakes.model_card(), fakes.model_card()).startswith("Needs about 5.2 MB")
