@@ -387,10 +387,10 @@ def test_auto_shares_the_lane_of_the_device_it_stands_for(monkeypatch: pytest.Mo
 def test_jobs_leave_a_core_to_the_server_unless_told_otherwise():
     code = "import os, app.jobs; print(os.environ['OMP_NUM_THREADS'])"
     plain = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
-    for given, expected in (({}, max(1, (os.cpu_count() or 1) - 1)), ({"OMP_NUM_THREADS": "5"}, 5)):
+    for told, expected in (({}, max(1, (os.cpu_count() or 1) - 1)), ({"OMP_NUM_THREADS": "5"}, 5)):
         done = subprocess.run(
             [sys.executable, "-c", code],
-            env=plain | given,
+            env=plain | told,
             capture_output=True,
             text=True,
             check=True,
