@@ -153,7 +153,13 @@ def _weights(report: AlignmentReport) -> str:
 
 def _limits(report: AlignmentReport) -> str:
     if report.same_function == "broken":
-        return "No change of coordinates can make them equal; it only brings the weights nearer."
+        nearer = float(np.mean(report.after)) < float(np.mean(report.before))
+        done = (
+            "this one brought the weights nearer"
+            if nearer
+            else "this one did not bring them nearer"
+        )
+        return f"No change of coordinates can make them equal; {done}."
     return f"Compared on {report.checked_on}."
 
 
@@ -176,7 +182,11 @@ def share_of_coordinates(report: AlignmentReport) -> str:
     before, after = float(np.mean(report.before)), float(np.mean(report.after))
     if before == 0:
         return "The tensors are equal as they are: there is no distance to explain."
-    share = max(0.0, 1 - after / before)
+    if after >= before:
+        return (
+            "Aligning did not bring the tensors nearer: no distance was explained by coordinates."
+        )
+    share = 1 - after / before
     shown = f"{share:.1%}" if share < 0.9995 or after == 0 else "More than 99.9%"
     return f"{shown} of the mean distance between the tensors was only a matter of coordinates."
 

@@ -188,3 +188,13 @@ def test_a_card_is_described_in_full():
         assert part in text
     assert words.describe(replace(fakes.model_card(), kv_heads=6))[1].startswith("6 heads of 16")
     assert words.memory(fakes.model_card(), fakes.model_card()).startswith("Needs about 5.2 MB")
+
+
+def test_weights_that_came_no_nearer_are_not_said_to_have(cards):
+    report = fakes.alignment()
+    far = replace(report, logits_between=report.logits_scale)
+    near, away = (replace(far, after=far.before * scale) for scale in (0.5, 1.2))
+    assert "brought the weights nearer" in verdicts.pair(*cards, near).text
+    assert "did not bring them nearer" in verdicts.pair(*cards, away).text
+    assert "50.0%" in verdicts.share_of_coordinates(near)
+    assert "did not bring the tensors nearer" in verdicts.share_of_coordinates(away)
