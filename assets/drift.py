@@ -10,26 +10,22 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from transformers import LlamaForCausalLM
+
+from engine.activations import residual_stream
+from engine.assignment import solve
+from engine.families.llama import FAMILY
 
 Ints = NDArray[np.int64]
 
 
-@torch.inference_mode()
 def residual(model: LlamaForCausalLM, rows: Tensor) -> Tensor:
     """Standardised input of the final norm, first position of every window dropped: [token, res].
 
     Columns have mean 0 and norm 1, so that aᵀb is the Pearson correlation.
     """
-    taken = list[Tensor]()
-    hook = model.model.norm.register_forward_pre_hook(
-        lambda _, given: taken.append(given[0][:, 1:].flatten(0, 1).double())
-    )
-    for batch in rows.split(32):
-        model(input_ids=batch, use_cache=False)
-    hook.remove()
+    taken = [residual_stream(model, FAMILY, batch)[-1].double() for batch in rows.split(32)]
     centred = torch.cat(taken) - torch.cat(taken).mean(0)
     return centred / centred.norm(dim=0)
 
@@ -37,7 +33,7 @@ def residual(model: LlamaForCausalLM, rows: Tensor) -> Tensor:
 def matching(first: Tensor, second: Tensor) -> Ints:
     """π that maximises Σ_i |C|[i, π(i)], C the correlations of the two models' coordinates."""
     scores = (first.T @ second).abs().numpy()
-    return linear_sum_assignment(scores, maximize=True)[1]
+    return solve(scores)[0]
 
 
 def compose(steps: Sequence[Ints]) -> Ints:

@@ -6,7 +6,7 @@ elements y_i = s_i x_{π(i)}, so that g ∘ h has π = π_h[π_g] and s = s_g ·
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -98,7 +98,6 @@ class Turned:
     """
 
     z: Tensor  # complex128 [*batch, n/2]
-    pairing: Literal["half"] = "half"  # (i, i + n/2), as in Hugging Face's rotate_half
 
     @property
     def batch(self) -> Shape:

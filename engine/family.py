@@ -25,7 +25,6 @@ HARMLESS: Mapping[str, str] = {
     "gaugescope_text": "which generator wrote a demo model's text",
     "id2label": "names of classes",
     "initializer_range": "before training only",
-    "is_encoder_decoder": "always false in these families",
     "is_llama_config": "a converter's remark",
     "label2id": "names of classes",
     "max_position_embeddings": "a length limit; rotary embeddings have no parameters",

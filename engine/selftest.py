@@ -4,6 +4,7 @@ import time
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from engine import network
 from engine.action import act
@@ -56,8 +57,6 @@ def self_test(
     )
 
 
-def logits(model: torch.nn.Module, ids: Tensor) -> Tensor:
-    """Logits of a batch of windows, [window, position, vocabulary], on the CPU."""
-    with torch.no_grad():
-        out = model(input_ids=ids.to(next(model.parameters()).device), use_cache=False)
-    return out.logits.cpu()
+def logits(model: PreTrainedModel, ids: Tensor) -> Tensor:
+    """Logits of all windows, [window, position, vocabulary], on the CPU."""
+    return torch.cat([part.cpu() for part in network.logits(model, ids)])
