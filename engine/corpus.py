@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from pydoc_data.topics import topics
 from random import Random
 from types import MappingProxyType
 from typing import Literal
@@ -105,6 +106,12 @@ def _both(words: Iterable[str], inflect: Callable[[str], str]) -> Iterator[str]:
 def bundled(split: Literal["calibration", "evaluation"]) -> str:
     """The English text that ships with the project, for models with a vocabulary of their own."""
     return (TEXT / f"{split}.txt").read_text(encoding="utf-8")
+
+
+def natural() -> Iterator[str]:
+    """The bundled calibration text, then CPython's own topics (65,000 words) for longer runs."""
+    yield bundled("calibration")
+    yield from topics.values()
 
 
 def windows(

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from engine.checkpoint import Checkpoint
-from engine.corpus import MIXES, bundled, documents, windows
+from engine.corpus import MIXES, documents, natural, windows
 from engine.errors import Refused
 
 DEFAULT = "default"
@@ -22,7 +22,11 @@ def describe(checkpoint: Checkpoint, text: str) -> str:
     if text != DEFAULT:
         return Path(text).name
     mix = checkpoint.config.get("gaugescope_text")
-    return f"generated text ({mix})" if mix in MIXES else "bundled text (calibration)"
+    return (
+        f"generated text ({mix})"
+        if mix in MIXES
+        else "bundled text (calibration, then CPython's topics if more is asked)"
+    )
 
 
 def tokens(checkpoint: Checkpoint, text: str, count: int) -> Int[np.ndarray, "windows length"]:
@@ -41,7 +45,7 @@ def tokens(checkpoint: Checkpoint, text: str, count: int) -> Int[np.ndarray, "wi
     if text == DEFAULT and mix in MIXES:
         source = documents(HELD_OUT, MIXES[str(mix)])
     else:
-        source = iter([bundled("calibration")] if text == DEFAULT else [_read(Path(text))])
+        source = natural() if text == DEFAULT else iter([_read(Path(text))])
     length = min(WINDOW, int(checkpoint.config.get("max_position_embeddings", WINDOW)))
     try:
         return windows(

@@ -275,3 +275,9 @@ def test_the_generator_imports_neither_torch_nor_transformers() -> None:
     )
     root = corpus.TEXT.parent.parent
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+def test_natural_text_is_long_enough_for_long_runs() -> None:
+    first, *rest = corpus.natural()
+    assert first == corpus.bundled("calibration")
+    assert sum(len(text.split()) for text in rest) > 50_000
