@@ -1,4 +1,4 @@
 """The engine of Gaugescope: checkpoints in, records out. It knows no user interface."""
 
-VERSION = "1"
+VERSION = "2"
 """Part of every key of the results store: raise it when a change alters a result."""

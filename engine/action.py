@@ -1,36 +1,72 @@
-"""What a table does: `act` rewrites a tensor, `correlate` compares two, `legs` lists carriers."""
+"""What a table does: `act` rewrites tensors, `correlate` compares two, `legs` lists carriers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from engine import axes
 from engine.axes import Leg, Mark, Sizes
-from engine.elements import Element
-from engine.family import Family, named
+from engine.elements import Element, Mixed, Ordered
+from engine.family import Family, Row, named
 from engine.symmetry import Symmetry
 
+Read = Callable[[str], Tensor]
+"""The tensors of a checkpoint by name."""
 
-def act(g: Symmetry, name: str, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """g · x for one tensor by its name on disk: every leg is written, read or relabelled.
 
-    Signed permutations are exact in any dtype; a continuous gauge answers in float32 or finer.
+def act(g: Symmetry, name: str, read: Read) -> Shaped[Tensor, "*shape"]:
+    """The tensor `name` of g · source: every leg of source's is written, read or relabelled.
+
+    Experts live in names: where they change places another tensor is read. Signed permutations are
+    exact in any dtype; a continuous gauge answers in float32 or finer. What has no row stays.
     """
-    row = g.family.row(name)
-    here: dict[str, Element] = {}
-    for leg in axes.legs(row.axes):
-        element = g.elements.get(g.family.key(leg.name, row.layer))
-        if element is not None:
-            here[leg.name] = element
+    row = g.family.find(name)
+    if row is None:
+        return read(name)
+    x = moved(g, name, row, read)
+    here = elements(g, row)
     if not here:
         return x
     if x.dtype.itemsize < torch.float32.itemsize and not all(e.exact for e in here.values()):
         x = x.float()
     change = partial(_move, g.family, here)
-    return axes.rewrite(x, row.axes, g.family.sizes(g.config), change)
+    changed = axes.rewrite(x + row.offset if row.offset else x, row.axes, g.sizes, change)
+    return changed - row.offset if row.offset else changed
+
+
+def elements(g: Symmetry, row: Row) -> dict[str, Element]:
+    """The elements that act on the axes of one row, those inside a place of its name taken out."""
+    found: dict[str, Element] = {}
+    for leg in axes.legs(row.axes):
+        element = g.elements.get(g.family.key(leg.name, row.layer))
+        if element is not None:
+            for outer in g.family.coordinates[leg.name].over:
+                if outer in row.places:
+                    element = element.take(torch.tensor(row.places[outer]))
+            found[leg.name] = element
+    return found
+
+
+def moved(g: Symmetry, name: str, row: Row, read: Read) -> Tensor:
+    """The source's tensor that takes this name: Σ_j M[i, j] T_j for a matrix on a named place."""
+    for word, place in row.places.items():
+        element = g.elements.get(g.family.key(word, row.layer))
+        if isinstance(element, Ordered):
+            return read(_renamed(g.family, name, word, int(element.permutation[place])))
+        if isinstance(element, Mixed):
+            weights = enumerate(element.matrix[place].tolist())
+            parts = [w * read(_renamed(g.family, name, word, j)) for j, w in weights if w]
+            return torch.stack(parts).sum(0)
+    return read(name)
+
+
+def _renamed(family: Family, name: str, word: str, place: int) -> str:
+    """The same tensor at another place of a coordinate that lives in its name."""
+    start, stop = family.span(name, word)
+    return f"{name[:start]}{place}{name[stop:]}"
 
 
 def _move(
@@ -47,7 +83,8 @@ def _along(
     family: Family, legs: Sequence[Leg], leg: Leg, block: Tensor, element: Element
 ) -> Tensor:
     """Apply an element to one dimension: containers lead, it comes last, the rest between."""
-    over = family.coordinates[leg.name].over
+    names = {other.name for other in legs}
+    over = [outer for outer in family.coordinates[leg.name].over if outer in names]
     order = _order(legs, leg, over)
     turned = block.permute(order)
     lead = len(over)
@@ -67,11 +104,11 @@ def _order(legs: Sequence[Leg], leg: Leg, lead: Sequence[str]) -> list[int]:
 
 
 def legs(family: Family, coordinate: str) -> dict[str, str]:
-    """The rows that carry a coordinate: name on disk (with `{l}`) → axes."""
+    """The rows that carry a coordinate, on an axis or in a name: name on disk → axes."""
     return {
-        named(name)[0]: text
-        for name, text in family.tensors.items()
-        if any(leg.name == coordinate for leg in axes.legs(axes.parse(text)))
+        named(key)[0]: text
+        for (key, text), (_, row) in zip(family.tensors.items(), family.rows, strict=True)
+        if any(leg.name == coordinate for leg in axes.legs(row.axes)) or f"{{{coordinate}}}" in key
     }
 
 
@@ -82,7 +119,8 @@ def blocks(
 
     A leading coordinate that a part does not have gets length 1.
     """
-    for found, block in axes.pieces(x, family.row(name).axes, sizes):
+    row = family.row(name)
+    for found, block in axes.pieces(x + row.offset if row.offset else x, row.axes, sizes):
         names = [leg.name for leg in found]
         for leg in found:
             if leg.name != coordinate:

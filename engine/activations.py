@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from engine.errors import Progress, silent
 from engine.family import Family
+from engine.groups import COMMON_SIGN
 
 
 def depths(layers: int) -> tuple[str, ...]:
@@ -22,20 +23,22 @@ def depths(layers: int) -> tuple[str, ...]:
 def listening(
     model: nn.Module, family: Family, hear: Callable[[int, Tensor], None]
 ) -> Iterator[None]:
-    """While active, `hear(depth, hidden)` gets what each block, and the last norm, is given."""
-    places = [
-        *model.get_submodule(family.blocks).children(),
-        model.get_submodule(family.final_norm),
-    ]
+    """While active, `hear(depth, hidden)` gets what each block is given and the last gives."""
+    blocks = list(model.get_submodule(family.blocks).children())
     handles = []
-    for depth, module in enumerate(places):
+    for depth, module in enumerate(blocks):
 
-        def hook(
+        def before(
             _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], depth: int = depth
         ) -> None:
             hear(depth, args[0] if args else kwargs["hidden_states"])
 
-        handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+        handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+
+    def after(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        hear(len(blocks), output if isinstance(output, Tensor) else output[0])
+
+    handles.append(blocks[-1].register_forward_hook(after))
     try:
         yield
     finally:
@@ -52,18 +55,25 @@ def residual_stream(
     """The stream at every depth, without the positions that are attention sinks.
 
     These are the first of each window, whatever its token, and the ids in `dropped` (start of text,
-    padding).
+    padding). Under LayerNorm each token's mean over the coordinates is left out: nothing reads it.
     """
+    centred = family.coordinates["res"].group == COMMON_SIGN
     heard: dict[int, Tensor] = {}
     kept = ~torch.isin(ids, torch.tensor([*dropped], dtype=ids.dtype, device=ids.device))
     kept[:, 0] = False
 
     def hear(depth: int, hidden: Tensor) -> None:
-        heard[depth] = hidden[kept].float()
+        rows = hidden[kept].float()
+        heard[depth] = rows - rows.mean(-1, keepdim=True) if centred else rows
 
     with torch.no_grad(), listening(model, family, hear):
-        model.get_submodule(family.blocks.rpartition(".")[0])(input_ids=ids, use_cache=False)
+        trunk(model)(input_ids=ids)
     return [heard[depth] for depth in sorted(heard)]
+
+
+def trunk(model: nn.Module) -> nn.Module:
+    """The model without its head: what transformers calls the base model."""
+    return model.get_submodule(str(getattr(model, "base_model_prefix", "")))
 
 
 class Correlation:

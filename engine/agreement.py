@@ -1,19 +1,23 @@
 """When one symmetry group acts on two checkpoints: same table, same sizes, same function."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from engine.errors import Refused
 
 if TYPE_CHECKING:
     from engine.family import Family
 
 ROPE = frozenset(
     {
-        "rope_parameters", "rope_scaling", "rope_theta", "partial_rotary_factor",
+        "partial_rotary_factor", "rope_local_base_freq", "rope_scaling", "rope_theta",
         "rotary_emb_base", "rotary_pct",
     }
 )  # fmt: skip
-WINDOW = frozenset({"sliding_window", "max_window_layers"})
+"""Older spellings of what transformers 5 keeps in `rope_parameters`."""
+STRETCHED = frozenset({"dynamic", "longrope", "yarn"})
+"""Rotary embeddings that depend on the length that a model was made for."""
 BASE = 10000.0
 """The rotary base of configurations that give none."""
 
@@ -32,23 +36,42 @@ def differences(
         if sizes[0][name] != sizes[1][name]:
             coordinate = a.coordinates[name]
             yield f"{coordinate.size} ({coordinate.title})", sizes[0][name], sizes[1][name]
-    values = compared(config_a, a.compared), compared(config_b, a.compared)
+    values = compared(a, config_a), compared(a, config_b)
     for name in values[0]:
         if not same(values[0][name], values[1][name]):
             yield name, values[0][name], values[1][name]
 
 
-def compared(config: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The attributes to compare in one spelling, with what is switched off left out as None."""
-    used = config.get("use_sliding_window", True)
-    values = {
-        name: None if name in WINDOW and not used else config.get(name)
-        for name in names
-        if name not in ROPE
-    }
+def compared(family: "Family", config: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes to compare, in transformers' own spelling and with its defaults filled in."""
+    filled = {**family.assumed, **config, **complete(config)}
+    names = [name for name in family.compared if name not in ROPE]
+    values = {name: filled.get(name) for name in names}
+    if not filled.get("use_sliding_window", True):
+        values |= {name: None for name in ("sliding_window", "max_window_layers") if name in values}
     if isinstance(kinds := values.get("layer_types"), list) and set(kinds) == {"full_attention"}:
         values["layer_types"] = None
-    return values | ({"rope_parameters": rope(config)} if ROPE & set(names) else {})
+    if "rope_parameters" in values:
+        values["rope_parameters"] = rope(filled)
+        if values["rope_parameters"].get("rope_type") in STRETCHED:
+            values["max_position_embeddings"] = filled.get("max_position_embeddings")
+    return values
+
+
+def complete(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as transformers reads it: old spellings renamed, defaults filled in.
+
+    Refused for values that it does not accept.
+    """
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: PLC0415 (slow)
+
+    try:
+        return CONFIG_MAPPING[config["model_type"]].from_dict(dict(config)).to_dict()
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise Refused(
+            f"transformers does not accept this configuration ({reason}); mend config.json."
+        ) from error
 
 
 def rope(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,6 +82,8 @@ def rope(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     old = found.pop("type", "default")
+    if any(isinstance(value, Mapping) for value in found.values()):
+        return found  # one embedding for each kind of layer
     values = {
         "rope_type": old,
         "rope_theta": config.get("rope_theta", config.get("rotary_emb_base", BASE)),

@@ -1,5 +1,7 @@
 """The linear assignment problem: which row goes with which column, and how sure that is."""
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import linear_sum_assignment
@@ -41,13 +43,20 @@ def mutual(
 
 
 def match(
-    correlation: Float[np.ndarray, "n n"], *, absolute: bool, signs: bool = True
+    correlation: Float[np.ndarray, "n n"],
+    *,
+    absolute: bool,
+    signs: bool = True,
+    common: bool = False,
 ) -> Assignment:
     """The matching of C (or of |C|): π, s_i = sign C[i, π(i)] (+1 with signs off), margins.
 
     Under B_d the signs must be marginalised: solve |C|, then read the signs off. A solver that
-    looks at C itself can find only the coordinates whose sign is + (Sweeney 2026).
+    looks at C itself can find only the coordinates whose sign is + (Sweeney 2026). Where all signs
+    are equal (`common`, LayerNorm) the better of C and −C is solved instead of |C|.
     """
+    if common and absolute:
+        return _match_common(correlation)
     score = np.abs(correlation) if absolute else correlation
     permutation, shortcut = solve(score)
     rows = np.arange(len(score))
@@ -61,3 +70,10 @@ def match(
         mutual=mutual(score, permutation),
         shortcut=shortcut,
     )
+
+
+def _match_common(correlation: Float[np.ndarray, "n n"]) -> Assignment:
+    """The matching of C or of −C, whichever scores higher, with that one sign everywhere."""
+    both = [match(sign * correlation, absolute=False, signs=False) for sign in (1, -1)]
+    best = int(both[1].score.sum() > both[0].score.sum())
+    return replace(both[best], sign=(1 - 2 * best) * both[best].sign)

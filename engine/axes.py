@@ -4,7 +4,8 @@
     leg     := x  written (g)   |   x*  read (g⁻ᵀ)   |   |x|  relabelled only
 
 A product splits an axis outer → inner, `+` stacks blocks along one axis: `"(grp head rot) res*"` is
-a query projection, `"((grp head rot) + (grp rot*) + (grp val)) res*"` a fused one.
+a query projection, `"((grp head rot) + (grp rot*) + (grp val)) res*"` a fused one. An axis may have
+length 0: a head that is rotated as a whole has no other channels.
 """
 
 import math
@@ -56,14 +57,20 @@ _TOKEN = re.compile(r"\s*(\(|\)|\+|\|\w+\||\w+\*?)")
 
 @cache
 def parse(text: str) -> Pattern:
-    """The axes of a pattern such as `"(grp head rot) res*"`.
+    """The axes of a pattern such as `"(grp head rot) res*"`; none for a single number.
 
     Raises ValueError that shows the pattern and the place where it stops making sense.
     """
     nodes, rest = _product(_tokens(text), text)
-    if rest or not nodes:
+    if rest:
         raise ValueError(f"pattern {text!r}: unexpected {_first(rest)!r}")
     return nodes
+
+
+def with_offset(text: str) -> tuple[Pattern, float]:
+    """The axes of a row, and what the stored numbers lack: `"x - 1"` stands for Gemma's 1 + w."""
+    axes, _, number = text.partition(" - ")
+    return parse(axes), float(number or 0)
 
 
 def _tokens(text: str) -> list[str]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,7 @@ class Checkpoint:
     @property
     def tied(self) -> bool:
         """Whether embedding and unembedding are one tensor."""
-        return bool(self.config.get("tie_word_embeddings", False))
+        return self.family.sets(self.config, "tie_word_embeddings")
 
     @property
     def nbytes(self) -> int:
@@ -90,6 +90,13 @@ class Checkpoint:
             total[h.dtype] = total.get(h.dtype, 0) + h.parameters
         most = max(total, key=lambda kind: total[kind])
         return DTYPES.get(most, most)
+
+    def spelled_like(self, other: "Checkpoint") -> "Checkpoint":
+        """The same checkpoint, its tensors under the names that the other's file gives them."""
+        names = {other.family.row(name).name: name for name in other.headers}
+        rows = {name: self.family.row(name).name for name in self.headers}
+        headers = {names.get(rows[name], name): h for name, h in self.headers.items()}
+        return replace(self, headers=headers)
 
     def read(self, name: str) -> "Tensor":
         """One tensor in its dtype on disk and in memory of its own.

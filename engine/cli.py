@@ -18,8 +18,8 @@ from tqdm import tqdm
 from engine import summaries
 from engine.checkpoint import open_checkpoint
 from engine.errors import Progress, Refused
-from engine.questions import Align, Check, Inspect, Match, Question
-from engine.records import ModelCard, ResidualMatch, SelfTest, plain
+from engine.questions import Align, Check, Inspect, Lab, Match, Question
+from engine.records import Experiment, ModelCard, ResidualMatch, SelfTest, plain
 from engine.store import Store, default_root
 from engine.writing import new_folder
 
@@ -189,6 +189,37 @@ def match(
         emit(plain(record, arrays=False))
     else:
         say([*summaries.of_match(record), f"written to {out}"])
+
+
+@app.command()
+def lab(
+    model: Model,
+    preset: Annotated[str, typer.Option(help="what is done; an unknown word lists all")] = (
+        "ffn-order"
+    ),
+    coordinate: Annotated[str, typer.Option(help="on which, where a preset has several")] = "",
+    layer: Annotated[int, typer.Option(help="which layer; -1 for all")] = 0,
+    draw: Annotated[str, typer.Option(help="random, transposition, sign, factor, angle, …")] = "",
+    severity: Annotated[float, typer.Option(help="from 0, nothing, to 1, all of it")] = 1.0,
+    angle: Annotated[float, typer.Option(help="degrees, for draws by an angle")] = 90.0,
+    element: Annotated[str, typer.Option(help="typed: '(0 3 5) -7 2*1.5', '0@90', '0~1@30'")] = "",
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="of the draw")] = 0,
+    text: Text = "default",
+    tokens: Tokens = "",
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    as_json: Json = False,
+) -> None:
+    """One change of a model's weights: which tensors move, and whether any output shows it."""
+    asked = Lab(
+        model, preset, coordinate, layer, draw, severity, angle, element, seed,
+        one_of(text, tokens), device, dtype,
+    )  # fmt: skip
+    record = solve(asked, Experiment)
+    if as_json:
+        emit(plain(record, arrays=False))
+    else:
+        say(summaries.of_experiment(record))
 
 
 def save_match(record: ResidualMatch, out: Path) -> None:

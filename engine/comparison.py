@@ -20,7 +20,7 @@ from engine.errors import Progress, Refused, part, silent
 from engine.matching import planted, residual_correlation
 from engine.questions import Align
 from engine.records import AlignmentReport, StageReport
-from engine.selftest import logits
+from engine.running import Headless, logits, random_inputs
 from engine.symmetry import Symmetry
 
 NEAR = 1e-3
@@ -42,8 +42,7 @@ class Distances:
         """Yield the tensors of g · B, noting how far each is from A's before and after."""
         for number, name in enumerate(b.headers):
             progress(number / len(b.headers), f"rewriting {name}")
-            before = b.read(name)
-            after = act(g, name, before)
+            before, after = b.read(name), act(g, name, b.read)
             if name in a.headers:
                 x = a.read(name).float()
                 gaps = [_square(torch.sub(*common(x, y.float()))) for y in (before, after)]
@@ -66,6 +65,7 @@ def compare(
 ) -> tuple[AlignmentReport, Symmetry]:
     """Align B to A, write g · B to `out` if asked, and compare logits before and after."""
     require_same_group(a, b)
+    b = b.spelled_like(a)
     where, _ = network.device(asked.device), network.dtype(asked.dtype)
     began = time.perf_counter()
     found = residual_correlation(a, b, asked, part(progress, 0, 0.3))
@@ -80,7 +80,10 @@ def compare(
     else:
         save_checkpoint(out, stream, like=b)
         g.save(out / "symmetry.safetensors")
-    check = compare_logits(a, b, g, asked, part(progress, 0.8, 1))
+    try:
+        check = compare_logits(a, b, g, asked, part(progress, 0.8, 1))
+    except Headless:
+        check = LogitCheck()
     truth = planted(a, b)
     residual = g.elements.get("res")
     rows = np.array(distances.rows)
@@ -113,14 +116,14 @@ def compare(
 
 @dataclass(frozen=True)
 class LogitCheck:
-    """Largest differences of any logit on the same tokens."""
+    """Largest differences of any logit on the same tokens; None for models without a head."""
 
-    between: float  # A against B
-    kept: float  # B against g · B
-    midpoint_before: float  # A against ½ (A + B)
-    midpoint_after: float  # A against ½ (A + g · B)
-    scale: float  # largest logit of A
-    tokens: str  # which tokens
+    between: float | None = None  # A against B
+    kept: float | None = None  # B against g · B
+    midpoint_before: float | None = None  # A against ½ (A + B)
+    midpoint_after: float | None = None  # A against ½ (A + g · B)
+    scale: float | None = None  # largest logit of A
+    tokens: str = "nothing: the models have no head"  # which tokens
 
 
 def compare_logits(
@@ -129,13 +132,13 @@ def compare_logits(
     """The same tokens through A, B, g · B and both means, one model in memory at a time."""
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
     ids, name = check_tokens(a, b, asked.text)
-    known = min(int(c.config["vocab_size"]) for c in (a, b))
+    known = min(map(classes, (a, b)))
     sources: tuple[tuple[str, Callable[[str], Tensor]], ...] = (
         (a.name, a.read),
         (b.name, b.read),
-        (f"aligned {b.name}", lambda n: act(g, n, b.read(n))),
+        (f"aligned {b.name}", lambda n: act(g, n, b.read)),
         ("the mean", lambda n: _mean(a.read(n), b.read(n))),
-        ("the aligned mean", lambda n: _mean(a.read(n), act(g, n, b.read(n)))),
+        ("the aligned mean", lambda n: _mean(a.read(n), act(g, n, b.read))),
     )
     found: list[Tensor] = []
     for number, (label, read) in enumerate(sources):
@@ -172,9 +175,16 @@ def check_tokens(a: Checkpoint, b: Checkpoint, text: str) -> tuple[Tensor, str]:
         ids = torch.from_numpy(texts.tokens(a, text, CHECKED))
         return ids, f"{ids.numel()} tokens of {texts.describe(a, text)}"
     except Refused:
-        known = min(int(c.config["vocab_size"]) for c in (a, b))
-        ids = torch.randint(known, (2, CHECKED // 2), generator=torch.Generator().manual_seed(0))
-        return ids, f"{ids.numel()} random token ids"
+        smaller = min(a, b, key=classes)
+        inputs = random_inputs(smaller, 2, CHECKED // 2, seed=0)
+        images = smaller.family.inputs == "pixels"
+        return inputs, "2 random images" if images else f"{inputs.numel()} random token ids"
+
+
+def classes(checkpoint: Checkpoint) -> int:
+    """Number of tokens, or of classes of a model without tokens."""
+    sizes = checkpoint.family.sizes(checkpoint.config)
+    return sizes.get("tok", sizes.get("cls", 0))
 
 
 def unreachable(correlation: np.ndarray, truth: Symmetry | None) -> float:

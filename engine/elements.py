@@ -6,7 +6,7 @@ elements y_i = s_i x_{π(i)}, so that g ∘ h has π = π_h[π_g] and s = s_g ·
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -90,14 +90,31 @@ class Ordered:
         return {"permutation": self.permutation, "scale": self.scale}
 
 
+Pairs = Literal["halves", "neighbours"]
+"""Which channels rotate together: (i, i + n/2) or (2i, 2i + 1)."""
+
+
+def split(x: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """First and second members of all rotary pairs, each [*lead, n/2]."""
+    both = x.unflatten(-1, (2, -1)) if pairs == "halves" else x.unflatten(-1, (-1, 2)).mT
+    first, second = both.unbind(-2)
+    return first, second
+
+
+def paired(x: Tensor, pairs: Pairs) -> Tensor:
+    """Rotary channels as complex numbers: first + i second, [*lead, n/2]."""
+    return torch.complex(*(part.contiguous() for part in split(x, pairs)))
+
+
 @dataclass(frozen=True, eq=False)
 class Turned:
-    """x_f + i x_{f+n/2} → z_f (x_f + i x_{f+n/2}): the centraliser of the rotary matrices.
+    """x_f + i x_f′ → z_f (x_f + i x_f′) on rotary pairs: the centraliser of the rotary matrices.
 
     H(d_h) ≅ (C∖{0})^{d_h/2} (Tran et al. 2026). Written by q it is read by k: k → k / z̄.
     """
 
     z: Tensor  # complex128 [*batch, n/2]
+    pairs: Pairs = "halves"
 
     @property
     def batch(self) -> Shape:
@@ -108,9 +125,10 @@ class Turned:
         return False
 
     def write(self, x: Tensor) -> Tensor:
-        real, imaginary = x.chunk(2, dim=-1)
+        real, imaginary = split(x, self.pairs)
         a, b = self.z.real.to(x).unsqueeze(-2), self.z.imag.to(x).unsqueeze(-2)
-        return torch.cat([a * real - b * imaginary, a * imaginary + b * real], dim=-1)
+        both = [a * real - b * imaginary, a * imaginary + b * real]
+        return torch.stack(both, dim=-2 if self.pairs == "halves" else -1).flatten(-2)
 
     def read(self, x: Tensor) -> Tensor:
         return replace(self, z=self.z.conj().reciprocal()).write(x)

@@ -1,50 +1,18 @@
 """A family of architectures as a frozen value: the coordinate on each axis of each tensor."""
 
-import ast
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from itertools import product
+from typing import Any, Literal
 
-from engine.axes import Pattern, Sizes, legs, parse, shape
+from engine.axes import Pattern, Sizes, legs, shape, with_offset
+from engine.blind import Blind
 from engine.errors import Refused
 from engine.groups import Group, Trivial
-
-Config = Mapping[str, Any]
-
-HARMLESS: Mapping[str, str] = {
-    "_name_or_path": "where it came from",
-    "architectures": "which head class to load",
-    "attention_dropout": "training only",
-    "bos_token_id": "text only",
-    "chunk_size_feed_forward": "memory only: the same sums in pieces",
-    "dtype": "storage",
-    "eos_token_id": "text only",
-    "gaugescope_text": "which generator wrote a demo model's text",
-    "id2label": "names of classes",
-    "initializer_range": "before training only",
-    "is_llama_config": "a converter's remark",
-    "label2id": "names of classes",
-    "max_position_embeddings": "a length limit; rotary embeddings have no parameters",
-    "model_type": "selects the family",
-    "output_attentions": "what is returned",
-    "output_hidden_states": "what is returned",
-    "pad_token_id": "text only",
-    "problem_type": "loss of classifiers",
-    "resid_pdrop": "training only",
-    "return_dict": "what is returned",
-    "rope_interleaved": "a converter's remark: Hugging Face's Llama pairs halves whatever it says",
-    "tokenizer_class": "text only",
-    "torch_dtype": "storage",
-    "transformers.js_config": "another runtime",
-    "transformers_version": "storage",
-    "unsloth_fixed": "a converter's remark",
-    "use_cache": "speed only",
-    "vocab_size": "counted by the embedding; only common ids are compared",
-}
-"""Attributes of a configuration that change no symmetry and no comparison, each with its reason."""
+from engine.harmless import HARMLESS
+from engine.sizes import Config, attributes, evaluate
 
 
 @dataclass(frozen=True)
@@ -53,17 +21,24 @@ class Coordinate:
 
     title: str
     group: Group
-    size: str  # expression of the configuration: names, integers, * and /
+    size: str  # expression of the configuration, see `engine.sizes`
     over: tuple[str, ...] = ()  # the coordinates that contain it: one element for each of theirs
     why: str = ""
+    criterion: tuple[bool, bool, bool] = (True, True, True)
+    """What is done in between treats all indices alike; one write and one read cancel; the index
+    means nothing outside the model."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor of a checkpoint: its axes and, for tensors of a layer, which layer."""
+    """One tensor of a checkpoint: its axes, and where its name places it."""
 
     axes: Pattern
-    layer: int | None
+    offset: float  # the group acts on stored + offset
+    layer: int | None = None
+    places: Mapping[str, int] = field(default_factory=dict)  # index of coordinates in the name
+    name: str = ""  # as the table says it, with numbers
+    condition: str | None = None  # see `named`
 
 
 @dataclass(frozen=True)
@@ -78,35 +53,74 @@ class Family:
     compared: tuple[str, ...]  # attributes that change the function and must agree between models
     constants: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # admitted values
     defaults: Mapping[str, str] = field(default_factory=dict)  # attribute left out → expression
+    assumed: Mapping[str, Any] = field(default_factory=dict)  # value of an attribute left out
+    harmless: Mapping[str, str] = field(default_factory=dict)  # attribute → why it changes nothing
     depth: str = "num_hidden_layers"
-    blocks: str = "model.layers"  # module path of the blocks
-    final_norm: str = "model.norm"  # module path of the norm that ends the residual stream
+    blocks: str = "model.layers"  # module path of the blocks, in memory
+    hidden: Mapping[str, str] = field(default_factory=dict)  # "in path" or "out path" → axes
+    blind: tuple[Blind, ...] = ()
+    inputs: Literal["tokens", "pixels"] = "tokens"
+    prefix: str = ""  # a file may leave this out of all names
+    spellings: Mapping[str, str] = field(default_factory=dict)  # old endings → the table's
 
     @cached_property
-    def rows(self) -> tuple[tuple[re.Pattern[str], Pattern], ...]:
-        """Compiled name and axes, in the table's order."""
+    def rows(self) -> tuple[tuple[re.Pattern[str], Row], ...]:
+        """Compiled name and row, in the table's order."""
         return tuple(
-            (re.compile(re.escape(named(key)[0]).replace(r"\{l\}", r"(?P<l>\d+)")), parse(axes))
-            for key, axes in self.tensors.items()
+            (_compiled(named(key)[0]), Row(*with_offset(text), condition=named(key)[1]))
+            for key, text in self.tensors.items()
         )
+
+    @cached_property
+    def _found(self) -> dict[str, Row | None]:
+        return {}
+
+    def find(self, tensor: str) -> Row | None:
+        """The row of a tensor by its name on disk; None if the table has none."""
+        if tensor not in self._found:
+            tries = (self._match(name) for name in self._spelled(tensor))
+            self._found[tensor] = next((row for row in tries if row is not None), None)
+        return self._found[tensor]
 
     def row(self, tensor: str) -> Row:
         """The row of a tensor by its name on disk; Refused if the table has none."""
-        for name, axes in self.rows:
-            if found := name.fullmatch(tensor):
-                layer = found.groupdict().get("l")
-                return Row(axes, None if layer is None else int(layer))
-        raise Refused(
-            f"Unknown tensor {tensor!r}: the {self.name} family has no row for it; "
-            "a model with extra parts cannot be checked and is not opened."
-        )
+        row = self.find(tensor)
+        if row is None:
+            raise Refused(
+                f"Unknown tensor {tensor!r}: the {self.name} family has no row for it; "
+                "a model with extra parts cannot be checked and is not opened."
+            )
+        return row
+
+    def _spelled(self, tensor: str) -> Iterator[str]:
+        """A name on disk in the table's spelling, with and without the family's prefix."""
+        for old, new in self.spellings.items():
+            tensor = tensor.removesuffix(old) + new if tensor.endswith(old) else tensor
+        yield tensor
+        yield self.prefix + tensor
+
+    def _match(self, name: str) -> Row | None:
+        for pattern, row in self.rows:
+            if found := pattern.fullmatch(name):
+                places = {word: int(number) for word, number in found.groupdict().items()}
+                return replace(row, layer=places.pop("l", None), places=places, name=name)
+        return None
+
+    def span(self, tensor: str, word: str) -> tuple[int, int]:
+        """Where the number of a named place stands in a tensor's name."""
+        for pattern, _ in self.rows:
+            for added, name in zip((0, len(self.prefix)), self._spelled(tensor), strict=True):
+                if found := pattern.fullmatch(name):
+                    start, stop = found.span(word)
+                    return start - added, stop - added
+        raise KeyError(tensor)
 
     @cached_property
     def per_layer(self) -> frozenset[str]:
         """The coordinates that live in one layer: every tensor that carries them has a layer."""
         shared = {
-            leg.name for name, axes in self.rows if "l" not in name.groupindex
-            for leg in legs(axes)
+            leg.name for name, row in self.rows if "l" not in name.groupindex
+            for leg in legs(row.axes)
         }  # fmt: skip
         return frozenset(self.coordinates) - shared
 
@@ -117,12 +131,12 @@ class Family:
 
     def layers(self, config: Config) -> int:
         """Number of blocks."""
-        return _evaluate(self.depth, config, self.defaults)
+        return evaluate(self.depth, config, self.defaults)
 
     def sizes(self, config: Config) -> Sizes:
         """Size of every coordinate of a model with this configuration."""
         return {
-            name: _evaluate(coordinate.size, config, self.defaults)
+            name: evaluate(coordinate.size, config, self.defaults)
             for name, coordinate in self.coordinates.items()
         }
 
@@ -136,30 +150,33 @@ class Family:
 
     def keys(self, config: Config) -> Iterator[tuple[str, str, int | None]]:
         """(key, coordinate, layer) of every element that a gauge of this model may have."""
+        sizes = self.sizes(config)
         for name in self.free:
-            for layer in range(self.layers(config)) if name in self.per_layer else [None]:
-                yield self.key(name, layer), name, layer
+            if sizes[name]:
+                for layer in range(self.layers(config)) if name in self.per_layer else [None]:
+                    yield self.key(name, layer), name, layer
+
+    def carried(self, tensors: Iterable[str]) -> frozenset[str]:
+        """The free coordinates that some of these tensors carry."""
+        rows = (self.row(tensor) for tensor in tensors)
+        found = {leg.name for row in rows for leg in legs(row.axes)}
+        return frozenset(found) & frozenset(self.free)
 
     def check(self, config: Config, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Refuse an unknown attribute, an unknown or missing tensor, a shape not in the table."""
         self._check_attributes(config)
         sizes = self.sizes(config)
-        layers = self.layers(config)
         for tensor, found in shapes.items():
             row = self.row(tensor)
-            if row.layer is not None and row.layer >= layers:
-                raise Refused(
-                    f"Tensor {tensor!r} is of layer {row.layer}, but the configuration declares "
-                    f"{layers} layers (0 to {layers - 1}); config.json and weights do not belong "
-                    "together."
-                )
+            self._check_places(tensor, row, config, sizes)
             expected = shape(row.axes, sizes)
             if found != expected:
                 raise Refused(
                     f"Tensor {tensor!r}: its configuration declares shape {list(expected)}, "
                     f"the file holds {list(found)}; config.json and weights do not belong together."
                 )
-        missing = [name for name in self._required(config) if name not in shapes]
+        present = {self.row(tensor).name for tensor in shapes}
+        missing = [name for name in self._required(config, sizes) if name not in present]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise Refused(
@@ -167,25 +184,58 @@ class Family:
                 "the checkpoint is incomplete, download or save it again."
             )
 
-    def _required(self, config: Config) -> Iterator[str]:
+    def _check_places(self, tensor: str, row: Row, config: Config, sizes: Sizes) -> None:
+        found = [("layer", row.layer or 0, self.layers(config))]
+        found += [(self.coordinates[w].title, place, sizes[w]) for w, place in row.places.items()]
+        for what, place, count in found:
+            if place >= count:
+                raise Refused(
+                    f"Tensor {tensor!r} is of {what} {place}, but the configuration declares "
+                    f"{count} {what}s (0 to {count - 1}); config.json and weights do not belong "
+                    "together."
+                )
+
+    def _required(self, config: Config, sizes: Sizes) -> Iterator[str]:
         for key in self.tensors:
             name, condition = named(key)
-            attribute = condition.removeprefix("!")
-            demanded = bool(config.get(attribute)) != condition.startswith("!")
-            if condition and not demanded:
+            if not self._demanded(condition, config):
                 continue
-            for layer in range(self.layers(config)) if "{l}" in name else [0]:
-                yield name.format(l=layer)
+            words = re.findall(r"\{(\w+)\}", name)
+            ranges = [range(self.layers(config) if w == "l" else sizes[w]) for w in words]
+            for numbers in product(*ranges):
+                yield name.format(**dict(zip(words, numbers, strict=True)))
+
+    def _demanded(self, condition: str | None, config: Config) -> bool:
+        if not condition:
+            return condition is None
+        return self.sets(config, condition.removeprefix("!")) != condition.startswith("!")
+
+    def idle(self, config: Config, row: Row) -> bool:
+        """Whether a model leaves a tensor of its file unused: an untied head of a tied model."""
+        return bool(row.condition) and not self._demanded(row.condition, config)
+
+    def sets(self, config: Config, attribute: str) -> bool:
+        """Whether a configuration switches an attribute on, by default or by itself."""
+        return bool(config.get(attribute, self.assumed.get(attribute)))
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The attributes of a configuration that the table knows what to do with."""
+        texts = [self.depth, *(c.size for c in self.coordinates.values()), *self.defaults.values()]
+        sized = {word for text in texts for word in attributes(text)}
+        others = (
+            HARMLESS,
+            self.harmless,
+            self.compared,
+            self.constants,
+            self.defaults,
+            self.assumed,
+        )
+        return frozenset(sized).union(*others)
 
     def _check_attributes(self, config: Config) -> None:
-        sized = {
-            word
-            for text in [self.depth, *(c.size for c in self.coordinates.values())]
-            for word in re.findall(r"[A-Za-z_]\w*", text)
-        }
-        known = sized | set(HARMLESS) | set(self.compared) | set(self.constants) | {*self.defaults}
         for name, value in config.items():
-            if name not in known:
+            if name not in self.known:
                 raise Refused(
                     f"Unknown configuration attribute {name!r} = {value!r}: it may change the "
                     f"computation, and the {self.name} family does not say how; not opened."
@@ -198,14 +248,20 @@ class Family:
                 )
 
 
-def named(key: str) -> tuple[str, str]:
+def named(key: str) -> tuple[str, str | None]:
     """A table's key as name and condition.
 
-    `{l}` in the name stands for a layer. `name?attribute` may be absent unless the configuration
-    sets the attribute, `name?!attribute` unless it does not.
+    `{l}` in the name stands for a layer, `{exp}` for an index of the coordinate `exp`.
+    `name?attribute` may be absent unless the configuration sets the attribute, `name?!attribute`
+    unless it does not, and `name?` always.
     """
-    name, _, condition = key.partition("?")
-    return name, condition
+    name, mark, condition = key.partition("?")
+    return name, condition if mark else None
+
+
+def _compiled(name: str) -> re.Pattern[str]:
+    escaped = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d+)", re.escape(name))
+    return re.compile(escaped)
 
 
 def family_of(config: Config) -> Family:
@@ -221,34 +277,3 @@ def family_of(config: Config) -> Family:
         f"Unsupported architecture: model_type {kind!r}; there are tables for {known}. "
         "A family needs one table that names the coordinate on every axis of every tensor."
     )
-
-
-_OPERATORS: Mapping[type, Callable[[int, int], int]] = {
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-}
-
-
-def _evaluate(text: str, config: Config, defaults: Mapping[str, str]) -> int:
-    def value(node: ast.expr) -> int:
-        match node:
-            case ast.Constant(value=int(number)):
-                return number
-            case ast.Name(id=name):
-                return number_of(name)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return _OPERATORS[type(op)](value(left), value(right))
-        raise ValueError(f"size {text!r}: only names, integers, * and / are understood")
-
-    def number_of(name: str) -> int:
-        found = config.get(name)
-        if found is None and name in defaults:
-            return _evaluate(defaults[name], config, defaults)
-        if type(found) is not int or found <= 0:
-            raise Refused(
-                f"Configuration attribute {name!r} must be a positive integer, found {found!r}; "
-                "mend config.json."
-            )
-        return found
-
-    return value(ast.parse(text, mode="eval").body)

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from engine.assignment import solve
-from engine.elements import Element, Mixed, Ordered, Shape, Turned
+from engine.elements import Element, Mixed, Ordered, Pairs, Shape, Turned, paired, split
 
 
 @runtime_checkable
@@ -33,11 +33,16 @@ def _uniform(shape: Shape, low: float, high: float, generator: Generator) -> Ten
 
 @dataclass(frozen=True)
 class Monomial:
-    """S_n with one factor per coordinate: 1, a sign, a positive number or any non-zero number."""
+    """Orders of n coordinates, each with a factor: 1, a sign, a positive or any non-zero number.
+
+    Without `orders` every coordinate keeps its place; with `common` the signs are all equal.
+    """
 
     notation: str
+    orders: bool = True
     signs: bool = False
     scales: bool = False
+    common: bool = False
 
     def identity(self, size: int, batch: Shape = ()) -> Ordered:
         return Ordered(
@@ -47,25 +52,45 @@ class Monomial:
 
     def sample(self, size: int, batch: Shape, generator: Generator) -> Ordered:
         """Uniform order and signs; scales log-uniform in [1/2, 2]."""
-        order = torch.rand(*batch, size, generator=generator, dtype=torch.float64).argsort(-1)
+        order = self.identity(size, batch).permutation
+        if self.orders:
+            draw = torch.rand(*batch, size, generator=generator, dtype=torch.float64)
+            order = draw.argsort(-1)
         scale = torch.ones(*batch, size, dtype=torch.float64)
         if self.scales:
             scale = _uniform((*batch, size), -math.log(2), math.log(2), generator).exp()
-        if self.signs:
-            scale = scale * (_uniform((*batch, size), -1.0, 1.0, generator) >= 0).double().mul(
-                2
-            ).sub(1)
+        if self.signs or self.common:
+            copies = (*batch, 1) if self.common else (*batch, size)
+            plus = _uniform(copies, -1.0, 1.0, generator) >= 0
+            scale = scale * torch.where(plus, 1.0, -1.0).double()
         return Ordered(order, scale)
 
     def project(self, correlation: Tensor) -> Ordered:
-        """argmax Σ_i s_i C[i, π(i)] with |s_i| = 1: an assignment on |C| where signs are free."""
-        batch, size = correlation.shape[:-2], correlation.shape[-1]
-        rows = correlation.double().cpu().reshape(-1, size, size).numpy()
-        found = [torch.from_numpy(solve(abs(c) if self.signs else c)[0]) for c in rows]
-        order = torch.stack(found).reshape(*batch, size)
-        chosen = correlation.double().cpu().gather(-1, order.unsqueeze(-1)).squeeze(-1)
-        sign = torch.where(chosen < 0, -1.0, 1.0).double()
-        return Ordered(order, sign if self.signs else torch.ones_like(sign))
+        """argmax Σ_i s_i C[i, π(i)] with |s_i| = 1: an assignment on |C| where signs are free.
+
+        A common sign takes the better of C and −C; without orders only the signs are chosen.
+        """
+        table = correlation.double().cpu()
+        if self.common:
+            return self._with_common_sign(table)
+        order = self._assigned(table.abs() if self.signs else table)
+        chosen = _chosen(table, order)
+        sign = torch.where((chosen < 0) & self.signs, -1.0, 1.0).double()
+        return Ordered(order, sign)
+
+    def _assigned(self, table: Tensor) -> Tensor:
+        batch, size = tuple(table.shape[:-2]), table.shape[-1]
+        if not self.orders:
+            return self.identity(size, batch).permutation
+        found = [torch.from_numpy(solve(c)[0]) for c in table.reshape(-1, size, size).numpy()]
+        return torch.stack(found).reshape(*batch, size)
+
+    def _with_common_sign(self, table: Tensor) -> Ordered:
+        plus, minus = self._assigned(table), self._assigned(-table)
+        gain = _chosen(table, plus).sum(-1) + _chosen(table, minus).sum(-1)
+        flip = (gain < 0).unsqueeze(-1)
+        sign = torch.where(flip, -1.0, 1.0).double().expand(plus.shape).contiguous()
+        return Ordered(torch.where(flip, minus, plus), sign)
 
     def restore(self, numbers: Mapping[str, Tensor]) -> Ordered:
         order = numbers["permutation"].long()
@@ -73,40 +98,48 @@ class Monomial:
         return Ordered(order, scale.double())
 
     def log10(self, size: int) -> float:
-        """log₁₀ of n! (times 2ⁿ with signs)."""
-        return math.lgamma(size + 1) / math.log(10) + (size * math.log10(2) if self.signs else 0)
+        """log₁₀ of n! (times 2ⁿ with signs, times 2 with a common one)."""
+        signs = size if self.signs else int(self.common)
+        orders = math.lgamma(size + 1) / math.log(10) if self.orders else 0.0
+        return orders + signs * math.log10(2)
 
     def dimension(self, size: int) -> int:
         return size if self.scales else 0
 
 
-@dataclass(frozen=True)
-class RotaryHalf:
-    """H(n): one non-zero complex number per rotary frequency, pairs (i, i + n/2)."""
+def _chosen(table: Tensor, order: Tensor) -> Tensor:
+    return table.gather(-1, order.unsqueeze(-1)).squeeze(-1)
 
+
+@dataclass(frozen=True)
+class Rotary:
+    """H(n): one non-zero complex number per rotary frequency, by pairs of channels."""
+
+    pairs: Pairs = "halves"
     notation: str = "H(d_h) ≅ (C∖{0})^{d_h/2}"
 
     def identity(self, size: int, batch: Shape = ()) -> Turned:
-        return Turned(torch.ones(*batch, size // 2, dtype=torch.complex128))
+        return Turned(torch.ones(*batch, size // 2, dtype=torch.complex128), self.pairs)
 
     def sample(self, size: int, batch: Shape, generator: Generator) -> Turned:
         """Uniform angles, moduli log-uniform in [1/2, 2]."""
         shape = (*batch, size // 2)
         angle = _uniform(shape, -math.pi, math.pi, generator)
-        return Turned(
-            torch.polar(_uniform(shape, -math.log(2), math.log(2), generator).exp(), angle)
-        )
+        modulus = _uniform(shape, -math.log(2), math.log(2), generator).exp()
+        return Turned(torch.polar(modulus, angle), self.pairs)
 
     def project(self, correlation: Tensor) -> Turned:
-        """argmax ⟨g, C⟩ over turns of modulus 1: the phase of the 2 × 2 block of each frequency."""
-        n = correlation.shape[-1] // 2
-        block = correlation.double().unflatten(-1, (2, n)).unflatten(-3, (2, n))
-        at = block.diagonal(dim1=-3, dim2=-1)  # [*batch, 2 (A), 2 (B), n/2]
-        z = torch.complex(at[..., 0, 0, :] + at[..., 1, 1, :], at[..., 1, 0, :] - at[..., 0, 1, :])
-        return Turned(torch.polar(torch.ones_like(z.real), z.angle()))
+        """argmax ⟨g, C⟩ over turns of modulus 1: z = c / |c| with c = p + s + i (r − q).
+
+        [[p, q], [r, s]] is the 2 × 2 block of a pair, rows A.
+        """
+        first, second = split(paired(correlation.double(), self.pairs).mT, self.pairs)
+        z = (first.conj() + 1j * second.conj()).diagonal(dim1=-2, dim2=-1)
+        return Turned(torch.polar(torch.ones_like(z.real), z.angle()), self.pairs)
 
     def restore(self, numbers: Mapping[str, Tensor]) -> Turned:
-        return Turned(torch.polar(numbers["log_scale"].double().exp(), numbers["angle"].double()))
+        z = torch.polar(numbers["log_scale"].double().exp(), numbers["angle"].double())
+        return Turned(z, self.pairs)
 
     def log10(self, size: int) -> float:  # noqa: ARG002
         return 0.0
@@ -117,9 +150,10 @@ class RotaryHalf:
 
 @dataclass(frozen=True)
 class Linear:
-    """GL(n)."""
+    """GL(n), or with `orthogonal` only O(n)."""
 
     notation: str = "GL(d_h)"
+    orthogonal: bool = False
 
     def identity(self, size: int, batch: Shape = ()) -> Mixed:
         return Mixed(torch.eye(size, dtype=torch.float64).expand(*batch, size, size).contiguous())
@@ -129,7 +163,7 @@ class Linear:
         draw = torch.randn(2, *batch, size, size, generator=generator, dtype=torch.float64)
         left, right = torch.linalg.qr(draw)[0]
         middle = _uniform((*batch, size), -math.log(2), math.log(2), generator).exp()
-        return Mixed(left * middle.unsqueeze(-2) @ right)
+        return Mixed(left if self.orthogonal else left * middle.unsqueeze(-2) @ right)
 
     def project(self, correlation: Tensor) -> Mixed:
         """The orthogonal polar factor of C (orthogonal Procrustes)."""
@@ -143,7 +177,7 @@ class Linear:
         return 0.0
 
     def dimension(self, size: int) -> int:
-        return size * size
+        return size * (size - 1) // 2 if self.orthogonal else size * size
 
 
 @dataclass(frozen=True)
@@ -174,6 +208,13 @@ class Trivial:
 
 PERMUTATION = Monomial("S_n")
 SIGNED = Monomial("B_n = S_n ⋉ {±1}ⁿ", signs=True)
+COMMON_SIGN = Monomial("S_n × {±1}", common=True)
 MONOMIAL = Monomial("S_n ⋉ (R∖{0})ⁿ", signs=True, scales=True)
-ROTARY_HALF = RotaryHalf()
+POSITIVE = Monomial("S_n ⋉ (R>0)ⁿ", scales=True)
+DIAGONAL = Monomial("(R∖{0})ⁿ", orders=False, signs=True, scales=True)
+SCALE = Monomial("(R>0)ⁿ", orders=False, scales=True)
+SIGNS = Monomial("{±1}ⁿ", orders=False, signs=True)
+ROTARY_HALF = Rotary()
+ROTARY_NEIGHBOURS = Rotary("neighbours")
 LINEAR = Linear()
+ORTHOGONAL = Linear("O(n)", orthogonal=True)

@@ -5,26 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Complex, Float
 from torch import Tensor
 
 from engine.action import blocks
 from engine.assignment import solve
-from engine.axes import Mark, Sizes
-from engine.elements import Ordered
+from engine.axes import Mark, Sizes, legs
+from engine.elements import Ordered, paired
 from engine.family import Family
+from engine.groups import Rotary
 
 Tensors = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The four factors of one layer's heads, in float64; a bias is one more row of r."""
-
-    q: Float[Tensor, "grp head r rot"]
-    k: Float[Tensor, "grp 1 s rot"]
-    v: Float[Tensor, "grp 1 t val"]
-    o: Float[Tensor, "grp head u val"]
+Gathered = Mapping[Mark, Tensor]
 
 
 def gather(
@@ -38,50 +30,116 @@ def gather(
     return {mark: torch.cat(parts, dim=-2) for mark, parts in found.items()}
 
 
-def attention(family: Family, sizes: Sizes, tensors: Tensors) -> Attention:
-    """The factors of one layer's attention, read off the table."""
-    rot = gather(family, sizes, tensors, "rot", "grp", "head")
-    val = gather(family, sizes, tensors, "val", "grp", "head")
-    return Attention(rot[Mark.WRITE], rot[Mark.READ], val[Mark.WRITE], val[Mark.READ])
+@dataclass(frozen=True)
+class Bilinear:
+    """Two factors whose product over the last axis is all that matters, rows as stored."""
+
+    left: Float[Tensor, "grp _ r n"]  # one head where a group shares it
+    right: Float[Tensor, "grp _ s n"]
 
 
-def paired(x: Float[Tensor, "*lead n"]) -> Tensor:
-    """Rotary channels as complex numbers: x_f + i x_{f+n/2}, [*lead, n/2]."""
-    real, imaginary = x.chunk(2, dim=-1)
-    return torch.complex(real, imaginary)
+@dataclass(frozen=True)
+class Turning:
+    """Query and key channels of a head as complex numbers, one a rotary frequency."""
+
+    q: Complex[Tensor, "grp head r f"]
+    k: Complex[Tensor, "grp 1 s f"]
 
 
-def query_key_cost(a: Attention, b: Attention) -> Float[Tensor, "grp head grp2 head2"]:
+def turning(family: Family, sizes: Sizes, tensors: Tensors, *, gains: bool = True) -> Turning:
+    """The rotated part of a layer's attention, biases as further rows.
+
+    Where queries and keys are normalised, each head is brought to unit length first and the gains
+    are multiplied in (`gains`): otherwise free scales would enter a cost.
+    """
+    found = _pairs(family, sizes, tensors)
+    if gains and "gain" in family.coordinates:
+        found = _normalised(family, sizes, tensors, found)
+    return Turning(*(_complex(family, found[mark]) for mark in (Mark.WRITE, Mark.READ)))
+
+
+def _pairs(family: Family, sizes: Sizes, tensors: Tensors) -> dict[Mark, Tensor]:
+    """[grp, head, 2, r, f] where halves have an axis of their own, else [grp, head, r, n]."""
+    if isinstance(family.coordinates["rot"].group, Rotary):
+        return gather(family, sizes, tensors, "rot", "grp", "head")
+    return gather(family, sizes, tensors, "rot", "grp", "head", "half")
+
+
+def _normalised(
+    family: Family, sizes: Sizes, tensors: Tensors, found: Gathered
+) -> dict[Mark, Tensor]:
+    gain = gather(family, sizes, tensors, "gain", "grp", "head", "half")
+    each = not family.coordinates["gain"].over  # one norm a head, not one for all of them
+    units = {
+        mark: x / x.square().sum((-3, -2, -1), keepdim=True).sqrt().clamp(min=1e-300) if each else x
+        for mark, x in found.items()
+    }
+    return {mark: x * gain[mark] for mark, x in units.items()}
+
+
+def _complex(family: Family, x: Tensor) -> Tensor:
+    group = family.coordinates["rot"].group
+    if isinstance(group, Rotary):
+        return paired(x, group.pairs)
+    return torch.complex(x[:, :, 0].contiguous(), x[:, :, 1].contiguous())
+
+
+def bilinear(family: Family, sizes: Sizes, tensors: Tensors, coordinate: str) -> Bilinear:
+    """The factors joined by a coordinate that any matrix may mix (`val`, or unrotated `qk`).
+
+    Biases of keys and values are left out: the softmax, or the bias of the output projection, makes
+    them invisible, and they would still change a cost.
+    """
+    visible = {
+        name: x for name, x in tensors.items()
+        if coordinate == "qk" or any(leg.name == "res" for leg in legs(family.row(name).axes))
+    }  # fmt: skip
+    found = gather(family, sizes, visible, coordinate, "grp", "head")
+    right = found[Mark.READ]
+    if coordinate == "qk":
+        matrices = {n: x for n, x in visible.items() if x.ndim > 1}
+        right = gather(family, sizes, matrices, coordinate, "grp", "head")[Mark.READ]
+    return Bilinear(found[Mark.WRITE], right)
+
+
+def rotary_cost(a: Turning, b: Turning) -> Float[Tensor, "grp head grp2 head2"]:
     """Σ_f ‖q_f^A k̄_f^A − q_f^B k̄_f^B‖², without ever forming a d × d matrix.
 
     = Σ_f ‖q^A‖²‖k^A‖² + ‖q^B‖²‖k^B‖² − 2 Re(⟨q^A, q^B⟩ · conj ⟨k^A, k^B⟩); zero exactly for heads
     that are the same up to H(d_h).
     """
-    qa, ka, qb, kb = (paired(x) for x in (a.q, a.k, b.q, b.k))
-    q = torch.einsum("ghrf,abrf->ghabf", qa.conj(), qb)
-    k = torch.einsum("grf,arf->gaf", ka[:, 0].conj(), kb[:, 0])
+    q = torch.einsum("ghrf,abrf->ghabf", a.q.conj(), b.q)
+    k = torch.einsum("grf,arf->gaf", a.k[:, 0].conj(), b.k[:, 0])
     cross = torch.einsum("ghabf,gaf->ghab", q, k.conj()).real
-    own_a = torch.einsum("ghf,gf->gh", _norms(qa), _norms(ka)[:, 0])
-    own_b = torch.einsum("ghf,gf->gh", _norms(qb), _norms(kb)[:, 0])
+    own_a = torch.einsum("ghf,gf->gh", _norms(a.q), _norms(a.k)[:, 0])
+    own_b = torch.einsum("ghf,gf->gh", _norms(b.q), _norms(b.k)[:, 0])
     return own_a[:, :, None, None] + own_b - 2 * cross
-
-
-def value_output_cost(a: Attention, b: Attention) -> Float[Tensor, "grp head grp2 head2"]:
-    """‖W_o^A W_v^A − W_o^B W_v^B‖² through ⟨O_A V_A, O_B V_B⟩ = Σ (O_Aᵀ O_B) ∘ (V_Aᵀ V_B)."""
-    v = torch.einsum("grm,arn->gamn", a.v[:, 0], b.v[:, 0])
-    cross = torch.stack([
-        torch.einsum("hum,abun,amn->hab", a.o[g], b.o, v[g]) for g in range(len(a.o))
-    ])  # fmt: skip
-    return _output_norms(a)[:, :, None, None] + _output_norms(b) - 2 * cross
-
-
-def _output_norms(x: Attention) -> Float[Tensor, "grp head"]:
-    """‖W_o W_v‖² of every head = Σ (OᵀO) ∘ (VᵀV)."""
-    return ((x.o.mT @ x.o) * (x.v.mT @ x.v)).sum((-2, -1))
 
 
 def _norms(x: Tensor) -> Tensor:
     return (x.real.square() + x.imag.square()).sum(-2)
+
+
+def bilinear_cost(a: Bilinear, b: Bilinear) -> Float[Tensor, "grp head grp2 head2"]:
+    """‖R_A L_Aᵀ − R_B L_Bᵀ‖² through ⟨R_A L_Aᵀ, R_B L_Bᵀ⟩ = Σ (R_Aᵀ R_B) ∘ (L_Aᵀ L_B).
+
+    One of the two factors may be shared by the query heads of a group.
+    """
+    cross = torch.stack([
+        (_gram(a.left[g], b.left) * _gram(a.right[g], b.right)).sum((-2, -1))
+        for g in range(len(a.left))
+    ])  # fmt: skip
+    return _power(a)[:, :, None, None] + _power(b) - 2 * cross
+
+
+def _gram(x: Tensor, y: Tensor) -> Float[Tensor, "_ grp2 _ m n"]:
+    """L_Aᵀ L_B for one group of A against all of B; a shared factor has one head."""
+    return torch.einsum("hrm,abrn->habmn", x, y)
+
+
+def _power(x: Bilinear) -> Float[Tensor, "grp head"]:
+    """‖R Lᵀ‖² of every head = Σ (RᵀR) ∘ (LᵀL)."""
+    return ((x.right.mT @ x.right) * (x.left.mT @ x.left)).sum((-2, -1))
 
 
 @dataclass(frozen=True)

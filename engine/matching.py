@@ -45,6 +45,7 @@ def match_residual(
 ) -> ResidualMatch:
     """Both matchings of C at every depth and of their mean, against the truth if it is known."""
     require_same_group(a, b)
+    b = b.spelled_like(a)
     began = time.perf_counter()
     found = residual_correlation(a, b, asked, part(progress, 0.0, 0.9))
     every = np.concatenate([found, found.mean(axis=0, keepdims=True)]).astype(np.float32)
@@ -101,7 +102,8 @@ def correlation_of_weights(
     found = [start]
     for layer in range(a.layers):
         theirs = layer_tensors(a, layer)
-        mine = {n: act(rest, n, x) for n, x in layer_tensors(b, layer).items()}
+        own = layer_tensors(b, layer)
+        mine = {n: act(rest, n, own.__getitem__) for n in own}
         found.append(cosines(a.family, sizes, theirs, mine, "res").numpy())
     return np.stack(found).astype(np.float32)
 

@@ -75,6 +75,8 @@ def assemble(
     report both.
     """
     kind = cast(Any, network_class(config))
+    if _needs_plain_experts(config, dtype):
+        how["experts_implementation"] = "eager"
     try:
         with quiet():
             model, found = kind.from_pretrained(
@@ -96,6 +98,12 @@ def assemble(
             f"{name} lacks {some(lacking)}, which the model needs: download or save it again."
         )
     return model
+
+
+def _needs_plain_experts(config: Mapping[str, Any], dtype: torch.dtype) -> bool:
+    """The fused product of experts has no float64, and wants rows of whole 16 bytes."""
+    width = config.get("moe_intermediate_size") or config.get("intermediate_size") or 0
+    return dtype == torch.float64 or bool(width * dtype.itemsize % 16)
 
 
 def ready(model: PreTrainedModel, name: str, where: torch.device) -> PreTrainedModel:
@@ -136,9 +144,17 @@ def configuration(config: Mapping[str, Any]) -> transformers.PreTrainedConfig:
     return CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
 
 
+VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+"""Without one of these files a tokenizer knows no words, and reads every text as one unknown."""
+
+
 def tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     """The checkpoint's tokenizer; Refused when it has none, or one that needs its own code."""
     folder = checkpoint.folder
+    if not any((folder / name).is_file() for name in VOCABULARIES):
+        raise Refused(
+            f"{checkpoint.name} has no tokenizer that opens: give token ids instead of a text."
+        )
     declared = folder / "tokenizer_config.json"
     if declared.is_file() and read_json(declared).get("auto_map"):
         raise Refused(f"{declared} declares custom code (auto_map), which is never run.")
@@ -149,21 +165,6 @@ def tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         raise Refused(
             f"{checkpoint.name} has no tokenizer that opens: give token ids instead of a text."
         ) from error
-
-
-def logits(
-    model: PreTrainedModel, inputs: Tensor | Mapping[str, Tensor], batch: int = 8
-) -> Iterator[Tensor]:
-    """Logits [window, position, vocabulary] of `batch` windows at a time, on the model's device.
-
-    `inputs` are token ids [window, position], or the model's named inputs with windows first.
-    """
-    named = {model.main_input_name: inputs} if isinstance(inputs, Tensor) else inputs
-    count = len(next(iter(named.values())))
-    for start in range(0, count, batch):
-        part = {k: v[start : start + batch].to(model.device) for k, v in named.items()}
-        with torch.inference_mode():
-            yield model(**part).logits
 
 
 def device(name: str = "auto") -> torch.device:

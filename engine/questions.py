@@ -14,7 +14,14 @@ from typing import Literal
 from engine import VERSION
 from engine.checkpoint import Checkpoint, open_checkpoint
 from engine.errors import Progress, Refused, silent
-from engine.records import AlignmentReport, ModelCard, Record, ResidualMatch, SelfTest
+from engine.records import (
+    AlignmentReport,
+    Experiment,
+    ModelCard,
+    Record,
+    ResidualMatch,
+    SelfTest,
+)
 from engine.store import Store
 
 Using = Literal["weights", "activations"]
@@ -66,7 +73,13 @@ class Question:
         raise NotImplementedError
 
 
-VERBS = {"Inspect": "inspect", "Check": "inspect", "Match": "match", "Align": "align"}
+VERBS = {
+    "Inspect": "inspect",
+    "Check": "inspect",
+    "Match": "match",
+    "Align": "align",
+    "Lab": "lab",
+}
 EXTRA = {"Match": ("--out", "match.npz"), "Align": ("--out", "aligned")}
 
 
@@ -167,6 +180,37 @@ class Align(Question):
         a, b = self.checkpoints
         with network.threads(network.suited(a, b)):
             return comparison.compare(a, b, self, out, progress)[0]
+
+
+@dataclass(frozen=True)
+class Lab(Question):
+    """One experiment of the lab: a change of the weights, and whether the output shows it.
+
+    Empty words and numbers below 0 mean: what the preset chooses. A `layer` below 0 is every layer.
+    """
+
+    model: str
+    preset: str = "ffn-order"
+    coordinate: str = ""
+    layer: int = 0
+    draw: str = ""
+    severity: float = 1.0
+    angle: float = 90.0  # degrees
+    element: str = ""  # typed by hand, see `engine.lab.typed`
+    seed: int = 0
+    text: str = "default"
+    device: str = "auto"
+    dtype: str = "float32"
+
+    def answer(self, progress: Progress = silent) -> Experiment:
+        """See `engine.lab.experiment.run`."""
+        progress(0.0, STARTING)
+        from engine import network  # noqa: PLC0415
+        from engine.lab import experiment  # noqa: PLC0415
+
+        (model,) = self.checkpoints
+        with network.threads(network.suited(model)):
+            return experiment.run(model, self, progress)
 
 
 def ask(question: Question, store: Store, progress: Progress = silent) -> Record:

@@ -31,8 +31,8 @@ def scramble(
     def changed() -> Iterator[tuple[str, Tensor]]:
         for number, name in enumerate(checkpoint.headers):
             progress(number / len(checkpoint.headers), f"rewriting {name}")
-            x = checkpoint.read(name)
-            yield name, act(g, name, x.float() if g.continuous else x)
+            x = act(g, name, checkpoint.read)
+            yield name, x.float() if g.continuous and x.is_floating_point() else x
 
     with new_folder(out) as staged:
         save_checkpoint(staged, changed(), like=checkpoint)

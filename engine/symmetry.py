@@ -6,12 +6,14 @@
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from engine.axes import Sizes
 from engine.elements import Element
 from engine.errors import Refused
 from engine.family import Config, Family, family_of
@@ -19,7 +21,9 @@ from engine.family import Config, Family, family_of
 CONVENTION = (
     "y_i = s_i x_{perm(i)}; permutations list old positions; an element over groups is indexed by "
     "the new group; rot: z = exp(log_scale + i angle), q -> z q, k -> k / conj(z), channel pairs "
-    "(i, i + n/2); val: V -> M V, O -> O M^-1; ffn.scale multiplies up and divides down"
+    "as the family rotates them; val: V -> M V, O -> O M^-1 (qk likewise); scale multiplies where "
+    "the coordinate is written and divides where it is read; exp: new expert i is old expert "
+    "perm(i)"
 )
 WORDS: Mapping[str, tuple[str, ...]] = {"heads": ("grp", "head")}
 """Words of the command line that stand for several coordinates."""
@@ -35,6 +39,11 @@ class Symmetry:
     source: str = ""  # fingerprint of the checkpoint that the gauge takes …
     target: str = ""  # … into this one
     names: tuple[str, str] = ("", "")
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Size of every coordinate."""
+        return self.family.sizes(self.config)
 
     def compose(self, other: "Symmetry") -> "Symmetry":
         """self ∘ other: first other, then self.
@@ -106,9 +115,8 @@ class Symmetry:
 
 
 def _identity(like: Element, symmetry: Symmetry, key: str) -> Element:
-    sizes = symmetry.family.sizes(symmetry.config)
     name = key.rpartition(".")[2]
-    return symmetry.family.coordinates[name].group.identity(sizes[name], like.batch)
+    return symmetry.family.coordinates[name].group.identity(symmetry.sizes[name], like.batch)
 
 
 def load(path: Path) -> Symmetry:

@@ -39,13 +39,13 @@ def tokens(checkpoint: Checkpoint, text: str, count: int) -> Int[np.ndarray, "wi
         return _ids(Path(text), checkpoint)
     from engine.network import tokenizer  # noqa: PLC0415 (transformers is slow to import)
 
-    encode = tokenizer(checkpoint)
-    start = cast("int | None", encode.bos_token_id)
     mix = checkpoint.config.get("gaugescope_text")
     if text == DEFAULT and mix in MIXES:
         source = documents(HELD_OUT, MIXES[str(mix)])
     else:
         source = natural() if text == DEFAULT else iter([_read(Path(text))])
+    encode = tokenizer(checkpoint)
+    start = cast("int | None", encode.bos_token_id)
     length = min(WINDOW, int(checkpoint.config.get("max_position_embeddings", WINDOW)))
     try:
         return windows(

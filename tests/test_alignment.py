@@ -15,6 +15,7 @@ from engine.alignment import STAGES, align, aligned, layer_tensors, start_from_e
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.elements import Ordered
 from engine.errors import Cancelled, Refused
+from engine.families import FAMILIES
 from engine.families.llama import FAMILY
 from engine.symmetry import Symmetry, sample
 from tests import tiny
@@ -46,7 +47,9 @@ def twins(tmp_path_factory: pytest.TempPathFactory, built: Callable[[str], Path]
         g = sample(a.family, a.config, generator, only)
 
         def scrambled(name: str) -> Tensor:
-            x = act(g, name, a.read(name))
+            x = act(g, name, a.read)
+            if not noise or x.numel() < 2:
+                return x
             return x + noise * x.std() * torch.randn(x.shape, generator=generator)
 
         folder = tmp_path_factory.mktemp("twin") / architecture
@@ -67,8 +70,14 @@ def errors(pair: Twins, g: Symmetry) -> dict[str, float]:
 @architectures
 def test_every_tensor_of_a_twin_comes_back(architecture: str, twins: Make) -> None:
     pair = twins(architecture)
-    apart = [tiny.distance(pair.b.read(name), pair.a.read(name)) for name in pair.a.headers]
-    assert min(apart) > 0.1
+    family = pair.a.family
+    apart = {
+        name: tiny.distance(pair.b.read(name), pair.a.read(name))
+        for name in pair.a.headers
+        if family.carried([name])
+    }
+    assert min(apart.values()) > 0.1
+    assert len(apart) > 0.7 * len(pair.a.headers)
     found = errors(pair, recovered(pair))
     assert set(found) == set(pair.a.headers)
     assert max(found.values()) < EXACT
@@ -78,7 +87,10 @@ def test_every_tensor_of_a_twin_comes_back(architecture: str, twins: Make) -> No
 def test_the_gauge_found_is_the_inverse_of_the_planted_one(architecture: str, twins: Make) -> None:
     pair = twins(architecture)
     both = recovered(pair).compose(pair.planted)
-    assert set(both.elements) == {key for key, _, _ in pair.a.family.keys(pair.a.config)}
+    carried = pair.a.family.carried(pair.a.headers)
+    both = both.only(carried)
+    keys = pair.a.family.keys(pair.a.config)
+    assert set(both.elements) == {key for key, name, _ in keys if name in carried}
     for key, element in both.elements.items():
         name = key.rpartition(".")[2]
         size = pair.a.family.sizes(pair.a.config)[name]
@@ -263,4 +275,6 @@ def test_layers_partition_the_tensors(twins: Make) -> None:
 
 def test_stages_cover_the_coordinates_of_a_layer_once() -> None:
     names = [name for stage, _ in STAGES for name in stage]
-    assert sorted(names) == sorted(FAMILY.per_layer)
+    assert len(set(names)) == len(names)
+    for family in FAMILIES:
+        assert set(family.free) - {"res"} <= set(names)

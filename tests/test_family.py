@@ -1,7 +1,9 @@
 """What a table says about a configuration, and what it refuses, word by word."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +12,10 @@ from engine.errors import Refused
 from engine.families import FAMILIES
 from engine.families.llama import FAMILY as LLAMA
 from engine.families.qwen2 import FAMILY as QWEN2
-from engine.family import HARMLESS, Config, Coordinate, family_of, named
+from engine.family import HARMLESS, Config, Coordinate, Family, family_of, named
 from engine.groups import PERMUTATION
+from tests import laws, tiny
+from tests.laws import blocks, opened
 
 CONFIG = {
     "model_type": "llama",
@@ -23,7 +27,11 @@ CONFIG = {
     "num_hidden_layers": 2,
     "vocab_size": 96,
 }
+LISTED = {"architectures"}
+"""Harmless in general; a family may admit some of its values only."""
 tables = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+
+Built = Callable[[str], Path]
 
 
 def shapes(config: Config = CONFIG) -> dict[str, tuple[int, ...]]:
@@ -82,12 +90,52 @@ def test_sizes_are_positive_integers(value: object) -> None:
         LLAMA.sizes({**CONFIG, "hidden_size": value})
 
 
-@pytest.mark.parametrize("text", ["hidden_size + 1", "f(2)", "hidden_size ** 2", "1.5"])
-def test_expressions_multiply_and_divide_only(text: str) -> None:
+@pytest.mark.parametrize("text", ["f(2)", "hidden_size ** 2", "len(a, b)", "'two'", "-2"])
+def test_expressions_calculate_only(text: str) -> None:
     family = replace(LLAMA, coordinates={"res": Coordinate("residual", PERMUTATION, text)})
-    message = f"size {text!r}: only names, integers, * and / are understood"
+    message = f"size {text!r}: only names, numbers, len, * / + - are understood"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         family.sizes(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("hidden_size - 2 * num_attention_heads + 1", 13),
+        ("(hidden_size - 4) / num_attention_heads", 3),  # rounded down
+        ("head_dim - head_dim", 0),
+        ("rope_parameters.partial_rotary_factor * head_dim", 2),
+        ("0.3 * 10 * head_dim", 12),  # 0.3 · 10 is a little less than 3
+        ("len(id2label)", 3),
+        ("len(architectures) + 1", 2),
+        ("n_inner", 96),
+        ("len(classes)", 2),
+        ("len(nothing)", 0),
+    ],
+)
+def test_sizes_are_expressions(text: str, size: int) -> None:
+    config = {
+        **CONFIG,
+        "architectures": ["X"],
+        "id2label": {"0": "a", "1": "b", "2": "c"},
+        "n_inner": None,
+        "rope_parameters": {"partial_rotary_factor": 0.5},
+    }
+    family = replace(
+        LLAMA,
+        coordinates={"x": Coordinate("x", PERMUTATION, text)},
+        defaults={"n_inner": "4 * hidden_size", "classes": "2"},
+    )
+    assert family.sizes(config) == {"x": size}
+
+
+def test_a_coordinate_of_size_zero_has_no_element() -> None:
+    family = replace(
+        LLAMA,
+        coordinates={**LLAMA.coordinates, "ffn": Coordinate("x", PERMUTATION, "head_dim - 4")},
+    )
+    assert [key for key, _, _ in family.keys(CONFIG) if "ffn" in key] == []
+    assert "ffn" in family.free
 
 
 def test_expressions_read_left_to_right() -> None:
@@ -119,27 +167,44 @@ def test_elements_are_counted_by_what_contains_them() -> None:
 
 
 @tables
-def test_every_row_names_its_containers_before_the_contained(family) -> None:
-    """`over` is read from the same axis, outer first: `(grp head rot)`, never `(rot grp)`."""
-    for pattern in family.tensors.values():
-        names = [leg.name for leg in axes.legs(axes.parse(pattern))]
-        for place, name in enumerate(names):
-            assert set(family.coordinates[name].over) <= set(names[:place])
+def test_every_row_names_its_containers_before_the_contained(family: Family) -> None:
+    """`over` is read from the name or the same axis, outer first: `(grp head rot)`."""
+    for name, row in family.rows:
+        places = set(name.groupindex)
+        for block in blocks(row.axes):
+            names = [leg.name for leg in block]
+            for place, word in enumerate(names):
+                assert set(family.coordinates[word].over) - places <= {*names[:place]}
 
 
 @tables
-def test_every_row_uses_known_words_and_every_word_is_used(family) -> None:
-    used = {leg.name for text in family.tensors.values() for leg in axes.legs(axes.parse(text))}
+def test_every_row_uses_known_words_and_every_word_is_used(family: Family) -> None:
+    patterns = [row.axes for _, row in family.rows]
+    shifts = [axes.parse(blind.shift) for blind in family.blind if blind.shift]
+    used = {leg.name for pattern in [*patterns, *shifts] for leg in axes.legs(pattern)}
     assert used == set(family.coordinates)
+    for name, _ in family.rows:
+        assert set(name.groupindex) <= {"l", *family.free}
 
 
 @tables
-def test_no_attribute_is_both_harmless_and_compared(family) -> None:
-    assert not set(family.compared) & set(HARMLESS)
+def test_hidden_rows_use_known_words(family: Family) -> None:
+    assert family.hidden
+    for place, text in family.hidden.items():
+        assert place.partition(" ")[0] in {"in", "out"}
+        assert {leg.name for leg in axes.legs(axes.parse(text))} <= set(family.coordinates)
+    assert f"in {family.blocks}.{{l}}" in family.hidden
 
 
 @tables
-def test_every_free_coordinate_says_why(family) -> None:
+def test_no_attribute_is_both_harmless_and_compared(family: Family) -> None:
+    assert not set(family.compared) & {*HARMLESS, *family.harmless}
+    assert not set(family.constants) & {*HARMLESS, *family.harmless} - LISTED
+    assert all(family.harmless.values())
+
+
+@tables
+def test_every_free_coordinate_says_why(family: Family) -> None:
     assert all(family.coordinates[name].why.endswith(".") for name in family.free)
 
 
@@ -271,3 +336,129 @@ def test_an_architecture_without_a_table_is_refused(kind: str | None) -> None:
     )
     with refusal(message):
         family_of({} if kind is None else {"model_type": kind})
+
+
+def held(folder: Path) -> dict[str, tuple[int, ...]]:
+    return {name: header.shape for name, header in opened(folder).headers.items()}
+
+
+def objection(family: Family, config: Config, shapes: dict[str, tuple[int, ...]]) -> str:
+    """Why a checkpoint is refused; nothing for one that passes."""
+    try:
+        family.check(config, shapes)
+    except Refused as refused:
+        return str(refused)
+    return ""
+
+
+@pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
+def test_every_demanded_tensor_is_missed(architecture: str, built: Built) -> None:
+    """Each tensor is either demanded, or optional in the table."""
+    checkpoint, found = opened(built(architecture)), held(built(architecture))
+    family = checkpoint.family
+    family.check(checkpoint.config, found)
+    optional = [
+        name
+        for key, (name, _) in zip(family.tensors, family.rows, strict=True)
+        if named(key)[1] is not None
+    ]
+    for tensor in found:
+        row = family.row(tensor).name
+        rest = {name: shape for name, shape in found.items() if name != tensor}
+        message = objection(family, checkpoint.config, rest)
+        assert message.startswith(f"Missing tensors: {row}; ") or (
+            message == "" and any(name.fullmatch(row) for name in optional)
+        )
+
+
+@tables
+def test_an_unknown_attribute_is_refused_by_every_family(family: Family, built: Built) -> None:
+    folder = built(laws.architectures(family)[0])
+    with pytest.raises(Refused, match=r"^Unknown configuration attribute 'parallel_norm' = True"):
+        family.check({**opened(folder).config, "parallel_norm": True}, held(folder))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "attribute", "value"),
+    [
+        ("qwen2_moe", "mlp_only_layers", [0]),
+        ("qwen2_moe", "decoder_sparse_step", 2),
+        ("qwen3_moe", "mlp_only_layers", [1]),
+        ("bert_masked", "is_decoder", True),
+        ("bert_masked", "position_embedding_type", "relative_key"),
+        ("bert_classifier", "architectures", ["BertForTokenClassification"]),
+        ("vit_bare", "pooler_act", "gelu"),
+    ],
+)
+def test_what_a_table_does_not_cover_is_refused(
+    architecture: str, attribute: str, value: object, built: Built
+) -> None:
+    folder = built(architecture)
+    config = {**opened(folder).config, attribute: value}
+    found = re.escape(f"Configuration attribute {attribute!r} is {value!r}; the ")
+    with pytest.raises(Refused, match=f"^{found}.* family covers .* only"):
+        opened(folder).family.check(config, held(folder))
+
+
+def test_an_expert_too_many_is_refused(built: Built) -> None:
+    folder = built("mixtral")
+    name = "model.layers.0.block_sparse_moe.experts.4.w1.weight"
+    message = (
+        f"Tensor {name!r} is of expert 4, but the configuration declares 4 experts (0 to 3); "
+        "config.json and weights do not belong together."
+    )
+    with refusal(message):
+        opened(folder).family.check(opened(folder).config, {**held(folder), name: (20, 24)})
+
+
+def test_an_expert_too_few_is_missed(built: Built) -> None:
+    folder = built("mixtral")
+    config = {**opened(folder).config, "num_local_experts": 5}
+    found = {**held(folder)}
+    for layer in range(2):
+        found[f"model.layers.{layer}.block_sparse_moe.gate.weight"] = (5, 24)
+    message = (
+        "Missing tensors: model.layers.0.block_sparse_moe.experts.4.w1.weight, "
+        "model.layers.1.block_sparse_moe.experts.4.w1.weight, "
+        "model.layers.0.block_sparse_moe.experts.4.w3.weight and 3 more; "
+        "the checkpoint is incomplete, download or save it again."
+    )
+    with refusal(message):
+        opened(folder).family.check(config, found)
+
+
+def test_experts_are_counted_under_either_name(built: Built) -> None:
+    """Files on the hub say `num_experts`, transformers 5 writes `num_local_experts`."""
+    folder = built("qwen3_moe")
+    config = dict(opened(folder).config)
+    config["num_experts"] = config.pop("num_local_experts")
+    opened(folder).family.check(config, held(folder))
+
+
+def test_names_are_found_with_their_places_and_spellings() -> None:
+    mixtral, bert = family_of({"model_type": "mixtral"}), family_of({"model_type": "bert"})
+    row = mixtral.row("model.layers.3.block_sparse_moe.experts.11.w2.weight")
+    assert (row.layer, row.places) == (3, {"exp": 11})
+    name = "model.layers.3.block_sparse_moe.experts.11.w2.weight"
+    start, stop = mixtral.span(name, "exp")
+    assert name[start:stop] == "11"
+    there = "bert.encoder.layer.1.output.LayerNorm.weight"
+    assert bert.row(there).name == there
+    assert bert.row("encoder.layer.1.output.LayerNorm.gamma").name == there
+    assert bert.find("encoder.layer.1.output.LayerNorm.delta") is None
+    with pytest.raises(KeyError):
+        mixtral.span("experts.0.w2.weight", "exp")
+
+
+def test_the_prefix_may_be_left_out_and_the_head_has_none() -> None:
+    bert = family_of({"model_type": "bert"})
+    assert bert.row("embeddings.LayerNorm.bias").axes == axes.parse("res")
+    assert bert.row("cls.predictions.bias").axes == axes.parse("tok")
+
+
+def test_a_layer_has_experts_of_its_own() -> None:
+    mixtral = family_of({"model_type": "mixtral"})
+    config = {**CONFIG, "model_type": "mixtral", "num_local_experts": 4}
+    keys = {key for key, _, _ in mixtral.keys(config)}
+    assert {"layers.0.exp", "layers.1.exp", "layers.0.ffn"} <= keys
+    assert mixtral.batch("ffn", mixtral.sizes(config)) == (4,)

@@ -1,7 +1,7 @@
 """Laws of head costs: zero for equivalent heads, equal to large matrices, blind to gauges."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -10,14 +10,43 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers.models.llama.modeling_llama import rotate_half
 
-from engine.elements import Element
+from engine.elements import Element, paired
 from engine.families.llama import FAMILY
 from engine.groups import LINEAR, ROTARY_HALF
-from engine.heads import Attention, attention, match_heads, query_key_cost, value_output_cost
+from engine.heads import (
+    Bilinear,
+    Turning,
+    bilinear,
+    bilinear_cost,
+    match_heads,
+    rotary_cost,
+    turning,
+)
 
 GROUPS, HEADS, WIDTH, MODEL = 3, 3, 4, 6
 SEEDS = st.integers(0, 2**31)
 SIZES = {"grp": GROUPS, "head": HEADS, "rot": WIDTH, "val": WIDTH, "res": MODEL, "ffn": 5, "tok": 7}
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The four factors of some heads; a bias is one more row."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    o: Tensor
+
+
+def query_key_cost(a: Attention, b: Attention) -> Tensor:
+    x, y = (Turning(paired(z.q, "halves"), paired(z.k, "halves")) for z in (a, b))
+    return rotary_cost(x, y)
+
+
+def value_output_cost(a: Attention, b: Attention) -> Tensor:
+    return bilinear_cost(Bilinear(a.v, a.o), Bilinear(b.v, b.o))
+
+
 COSTS = {"query-key": query_key_cost, "value-output": value_output_cost}
 costs = pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS)
 
@@ -157,17 +186,33 @@ def test_factors_are_read_off_the_table() -> None:
         for i, (name, shape) in enumerate(shapes.items())
     }
     biases = {f"{prefix}{name}.bias": draw(shapes[name][0], seed=9) for name in shapes}
-    x = attention(
-        FAMILY, SIZES, {**weights, **biases, "model.layers.0.mlp.gate_proj.bias": draw(5)}
-    )
+    every = {**weights, **biases, "model.layers.0.mlp.gate_proj.bias": draw(5)}
+    turned_by, mixed_by = turning(FAMILY, SIZES, every), bilinear(FAMILY, SIZES, every, "val")
+    halves = WIDTH // 2
+
+    def channels(z: Tensor) -> Tensor:
+        return torch.cat([z.real, z.imag], -1)
+
     q = weights[prefix + "q_proj.weight"].unflatten(0, (GROUPS, HEADS, WIDTH))
-    assert torch.equal(x.q[:, :, :MODEL], q.mT)
-    assert torch.equal(
-        x.q[:, :, MODEL], biases[prefix + "q_proj.bias"].unflatten(0, (GROUPS, HEADS, WIDTH))
+    assert torch.equal(channels(turned_by.q)[:, :, :MODEL], q.mT)
+    bias = biases[prefix + "q_proj.bias"].unflatten(0, (GROUPS, HEADS, WIDTH))
+    assert torch.equal(channels(turned_by.q)[:, :, MODEL], bias)
+    assert torch.equal(turned_by.k[2, 0, :MODEL].imag, weights[prefix + "k_proj.weight"][10:12].T)
+    assert turned_by.k.shape[-1] == halves
+    assert torch.equal(mixed_by.left[1, 0], weights[prefix + "v_proj.weight"][4:8].T)
+    assert torch.equal(mixed_by.right[1, 2], weights[prefix + "o_proj.weight"][:, 20:24])
+
+
+def test_biases_of_values_are_left_out() -> None:
+    """The output bias can take them over, so that they may differ between equal heads."""
+    name = "model.layers.0.self_attn.v_proj"
+    weight, bias = draw(GROUPS * WIDTH, MODEL), draw(GROUPS * WIDTH, seed=1)
+    out = {"model.layers.0.self_attn.o_proj.weight": draw(MODEL, GROUPS * HEADS * WIDTH)}
+    with_bias = bilinear(
+        FAMILY, SIZES, {f"{name}.weight": weight, f"{name}.bias": bias, **out}, "val"
     )
-    assert torch.equal(x.k[2, 0, :MODEL], weights[prefix + "k_proj.weight"][8:12].T)
-    assert torch.equal(x.v[1, 0, MODEL], biases[prefix + "v_proj.bias"][4:8])
-    assert torch.equal(x.o[1, 2], weights[prefix + "o_proj.weight"][:, 20:24])
+    without = bilinear(FAMILY, SIZES, {f"{name}.weight": weight, **out}, "val")
+    assert torch.equal(with_bias.left, without.left)
 
 
 CYCLE = torch.tensor([1, 2, 0])

@@ -33,7 +33,7 @@ from transformers import (
     ViTForImageClassification,
 )
 
-from engine import network
+from engine import network, running
 from engine.checkpoint import Checkpoint, open_checkpoint
 from engine.errors import Refused
 from tests import tiny
@@ -78,7 +78,7 @@ def tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
 
 
 def run(model: PreTrainedModel) -> Tensor:
-    return torch.cat(list(network.logits(model, tiny.tokens())))
+    return torch.cat([part["logits"] for part in running.outputs(model, tiny.tokens())])
 
 
 def opened(folder: Path, model: PreTrainedModel, name: str = "other") -> Checkpoint:
@@ -291,7 +291,7 @@ def test_a_tokenizer_with_code_of_its_own(folder: Path, tmp_path: Path) -> None:
 def test_batches_change_nothing(batch: int, checkpoint: Checkpoint) -> None:
     model = network.load(checkpoint)
     tokens = torch.randint(96, (5, 7), generator=torch.Generator().manual_seed(0))
-    parts = list(network.logits(model, tokens, batch))
+    parts = [part["logits"] for part in running.outputs(model, tokens, batch)]
     assert [len(p) for p in parts] == [min(batch, 5 - k) for k in range(0, 5, batch)]
     whole = model(tokens).logits
     assert torch.allclose(torch.cat(parts), whole, atol=1e-5)
@@ -303,9 +303,12 @@ def test_inputs_of_an_encoder() -> None:
     model = ViTForImageClassification(ViTConfig(**sizes, image_size=8, patch_size=4, num_labels=5))
     pixels = torch.randn(3, 3, 8, 8)
     model.eval()
-    by_name = torch.cat(list(network.logits(model, {"pixel_values": pixels}, 2)))
+    by_name, alone = (
+        torch.cat([part["logits"] for part in running.outputs(model, inputs, 2)])
+        for inputs in ({"pixel_values": pixels}, pixels)
+    )
     assert by_name.shape == (3, 5)
-    assert torch.equal(by_name, torch.cat(list(network.logits(model, pixels, 2))))
+    assert torch.equal(by_name, alone)
 
 
 # Devices, dtypes, memory, threads

@@ -1,9 +1,10 @@
 """Laws of gauges: composition under outer permutations, inverse, parts, and their file."""
 
+import itertools
 import json
 import re
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from engine import axes
 from engine.action import act
 from engine.elements import Ordered
 from engine.errors import Refused
+from engine.families import FAMILIES
 from engine.families.llama import FAMILY
-from engine.family import named
+from engine.family import Config, Family, named
 from engine.symmetry import CONVENTION, Symmetry, load, sample, words
+from tests.laws import architectures, opened
 
 CONFIG = {
     "model_type": "llama",
@@ -36,38 +39,74 @@ KEYS = [key for key, _, _ in FAMILY.keys(CONFIG)]
 SEEDS = st.integers(0, 2**31)
 PARTS = st.sets(st.sampled_from(KEYS))
 few = settings(max_examples=8)  # an example rewrites whole models
+families = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+Built = Callable[[str], Path]
 
 
-def gauge(seed: int, only: Collection[str] = ()) -> Symmetry:
-    return sample(FAMILY, CONFIG, torch.Generator().manual_seed(seed), only)
+@dataclass(frozen=True)
+class Table:
+    """A family with sizes, and a random tensor for every row, layer and named place."""
+
+    family: Family
+    config: Config
+    tensors: dict[str, Tensor]
+
+    @property
+    def keys(self) -> list[str]:
+        return [key for key, _, _ in self.family.keys(self.config)]
+
+    def gauge(self, seed: int, only: Collection[str] = ()) -> Symmetry:
+        return sample(self.family, self.config, torch.Generator().manual_seed(seed), only)
+
+    def applied(self, g: Symmetry, tensors: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
+        here = self.tensors if tensors is None else tensors
+        return {name: act(g, name, here.__getitem__) for name in here}
+
+
+def filled(family: Family, config: Config) -> Table:
+    generator = torch.Generator().manual_seed(0)
+    sizes = family.sizes(config)
+    tensors = {}
+    for key, (_, row) in zip(family.tensors, family.rows, strict=True):
+        name = named(key)[0]
+        words = re.findall(r"\{(\w+)\}", name)
+        counts = [family.layers(config) if word == "l" else sizes[word] for word in words]
+        for numbers in itertools.product(*map(range, counts)):
+            shape = axes.shape(row.axes, sizes)
+            tensors[name.format(**dict(zip(words, numbers, strict=True)))] = torch.randn(
+                shape, generator=generator, dtype=torch.float64
+            )
+    return Table(family, config, tensors)
+
+
+LLAMA = filled(FAMILY, CONFIG)
+MODEL = LLAMA.tensors
+gauge, applied = LLAMA.gauge, LLAMA.applied
+
+
+def table(family: Family, built: Built) -> Table:
+    """A family with the sizes of its tiny model that has the most coordinates."""
+    configs = [opened(built(architecture)).config for architecture in architectures(family)]
+    return filled(family, max(configs, key=lambda config: len(list(family.keys(config)))))
+
+
+def carrying(here: Table, *names: str) -> Table:
+    """The tensors on whose axes, or in whose names, some of these coordinates are."""
+    found = {name: here.family.row(name) for name in here.tensors}
+    kept = {
+        name: here.tensors[name]
+        for name, row in found.items()
+        if {*names} & {*(leg.name for leg in axes.legs(row.axes)), *row.places}
+    }
+    return replace(here, tensors=kept)
 
 
 def part(g: Symmetry, keys: Collection[str]) -> Symmetry:
     return replace(g, elements={key: g.elements[key] for key in keys})
 
 
-def model(seed: int = 0) -> dict[str, Tensor]:
-    """A random tensor for every row of the table and every layer."""
-    generator = torch.Generator().manual_seed(seed)
-    sizes = FAMILY.sizes(CONFIG)
-    return {
-        named(name)[0].format(l=layer): torch.randn(
-            axes.shape(axes.parse(pattern), sizes), generator=generator, dtype=torch.float64
-        )
-        for name, pattern in FAMILY.tensors.items()
-        for layer in (range(2) if "{l}" in name else [0])
-    }
-
-
-MODEL = model()
-
-
-def applied(g: Symmetry, tensors: dict[str, Tensor] = MODEL) -> dict[str, Tensor]:
-    return {name: act(g, name, x) for name, x in tensors.items()}
-
-
 def agree(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return all(torch.allclose(a[name], b[name], rtol=1e-9, atol=1e-9) for name in MODEL)
+    return all(torch.allclose(a[name], x, rtol=1e-9, atol=1e-9) for name, x in b.items())
 
 
 def test_a_sample_has_an_element_for_every_key() -> None:
@@ -77,16 +116,30 @@ def test_a_sample_has_an_element_for_every_key() -> None:
     assert g.elements["res"].batch == ()
 
 
-def test_every_tensor_moves() -> None:
-    moved = applied(gauge(0))
-    assert all(not torch.allclose(moved[name], x, atol=0.1) for name, x in MODEL.items())
+@families
+def test_every_tensor_moves(family: Family, built: Built) -> None:
+    here = table(family, built)
+    found = here.applied(here.gauge(0))
+    still = {n for n, x in here.tensors.items() if torch.allclose(found[n], x, atol=0.1)}
+    assert still == {name for name in here.tensors if not family.carried([name])}
 
 
-@few
-@given(SEEDS)
-def test_composition_is_one_after_the_other(seed: int) -> None:
-    g, h = gauge(seed), gauge(seed + 1)
-    assert agree(applied(g.compose(h)), applied(g, applied(h)))
+@families
+@pytest.mark.parametrize("seed", [0, 1])
+def test_composition_is_one_after_the_other(family: Family, seed: int, built: Built) -> None:
+    here = table(family, built)
+    g, h = here.gauge(seed), here.gauge(seed + 2)
+    assert agree(here.applied(g.compose(h)), here.applied(g, here.applied(h)))
+
+
+@families
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_inverse_takes_every_family_back(family: Family, seed: int, built: Built) -> None:
+    here = table(family, built)
+    g = here.gauge(seed)
+    assert agree(here.applied(g.inverse(), here.applied(g)), here.tensors)
+    assert agree(here.applied(g, here.applied(g.inverse())), here.tensors)
+    assert agree(here.applied(g.compose(g.inverse())), here.tensors)
 
 
 @few
@@ -99,29 +152,43 @@ def test_composition_of_parts(seed: int, first: set[str], second: set[str]) -> N
     assert agree(applied(both), applied(g, applied(h)))
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [(["grp"], ["rot"]), (["rot"], ["grp"]), (["grp", "rot"], ["rot"]), (["rot"], ["grp", "rot"])],
-)
-def test_inner_elements_follow_the_outer_order(first: list[str], second: list[str]) -> None:
-    """With a 3-cycle of groups: a swap would hide the use of π⁻¹ for π."""
-    cycle = Ordered(torch.tensor([1, 2, 0]), torch.ones(3).double())
-    g, h = (
-        replace(
-            (drawn := gauge(seed, names)),
-            elements={k: cycle if k.endswith("grp") else e for k, e in drawn.elements.items()},
-        )
-        for seed, names in ((0, first), (1, second))
-    )
-    assert agree(applied(g.compose(h)), applied(g, applied(h)))
-    assert agree(applied(g.inverse(), applied(g)), MODEL)
+INNER = [
+    pytest.param(family, outer, inner, id=f"{family.name}-{inner}-in-{outer}")
+    for family in FAMILIES
+    for inner in family.free
+    for outer in family.coordinates[inner].over
+]
 
 
-def test_composition_needs_the_outer_order() -> None:
+@pytest.mark.parametrize(("family", "outer", "inner"), INNER)
+def test_inner_elements_follow_the_outer_order(
+    family: Family, outer: str, inner: str, built: Built
+) -> None:
+    """With a 3-cycle of groups or experts: a swap would hide the use of π⁻¹ for π."""
+    here = carrying(table(family, built), outer, inner)
+    size = family.sizes(here.config)[outer]
+    cycle = Ordered(torch.tensor([1, 2, 0, *range(3, size)]), torch.ones(size, dtype=torch.float64))
+
+    def drawn(seed: int, names: list[str]) -> Symmetry:
+        g = here.gauge(seed, names)
+        cycled = {k: cycle if k.endswith(f".{outer}") else e for k, e in g.elements.items()}
+        return replace(g, elements=cycled)
+
+    both = [outer, inner]
+    for first, second in (([outer], [inner]), ([inner], [outer]), (both, [inner]), (both, both)):
+        g, h = drawn(0, first), drawn(1, second)
+        assert agree(here.applied(g.compose(h)), here.applied(g, here.applied(h)))
+        assert agree(here.applied(g.inverse(), here.applied(g)), here.tensors)
+        assert not agree(here.applied(g, here.applied(h)), here.tensors)
+
+
+@families
+def test_composition_needs_the_outer_order(family: Family, built: Built) -> None:
     """The negative: composed key by key, inner elements belong to the wrong groups."""
-    g, h = gauge(0), gauge(1)
+    here = table(family, built)
+    g, h = here.gauge(0), here.gauge(1)
     by_key = {key: e.compose(h.elements[key]) for key, e in g.elements.items()}
-    assert not agree(applied(replace(g, elements=by_key)), applied(g, applied(h)))
+    assert not agree(here.applied(replace(g, elements=by_key)), here.applied(g, here.applied(h)))
 
 
 @few
@@ -175,15 +242,17 @@ def test_signed_permutations_are_not_continuous() -> None:
     assert gauge(0, ["rot"]).continuous
 
 
-def test_the_file_gives_the_gauge_back(tmp_path: Path) -> None:
-    g = replace(gauge(0), source="s", target="t", names=("a", "b"))
+@families
+def test_the_file_gives_the_gauge_back(family: Family, built: Built, tmp_path: Path) -> None:
+    here = table(family, built)
+    g = replace(here.gauge(0), source="s", target="t", names=("a", "b"))
     g.save(tmp_path / "symmetry.safetensors")
     found = load(tmp_path / "symmetry.safetensors")
-    assert found.family is FAMILY
-    assert found.config == CONFIG
+    assert found.family is family
+    assert found.config == here.config
     assert (found.source, found.target, found.names) == ("s", "t", ("a", "b"))
     assert set(found.elements) == set(g.elements)
-    assert agree(applied(found), applied(g))
+    assert agree(here.applied(found), here.applied(g))
 
 
 def test_the_file_has_documented_keys(tmp_path: Path) -> None:

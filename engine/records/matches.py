@@ -1,83 +1,11 @@
-"""What crosses from the engine into the app: frozen records of numpy arrays and scalars."""
+"""Two models against each other: matchings and alignments."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from types import MappingProxyType
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-TOLERANCE = 1e-4
-"""Largest relative error that may still be called *exact* (float32 forward passes)."""
-
-Word = Literal["exact", "approximate", "broken", "not measured"]
-"""The four reserved words of every verdict."""
-
-
-def word(error: float | None, tolerance: float = TOLERANCE, broken: float = 0.1) -> Word:
-    """The reserved word for a relative error: exact ≤ tolerance < approximate ≤ broken < broken."""
-    if error is None:
-        return "not measured"
-    if error <= tolerance:
-        return "exact"
-    return "approximate" if error <= broken else "broken"
-
-
-@dataclass(frozen=True)
-class SelfTest:
-    """A random gauge of every coordinate was applied: did the logits move, did the tensors?"""
-
-    error: float  # max |logits after − before| / max |logits before|
-    difference: float  # max |logits after − before|
-    moved: float  # share of the tensors that the gauge changed, in [0, 1]
-    tensors: int
-    seed: int
-    device: str
-    dtype: str
-    seconds: float
-
-    @property
-    def verdict(self) -> Word:
-        """*exact* only when the check passed and the tensors moved."""
-        return word(self.error) if self.moved > 0 else "not measured"
-
-
-@dataclass(frozen=True)
-class CoordinateCard:
-    """One row of a model's table of coordinates."""
-
-    name: str  # word of the table: res, ffn, grp, head, rot, val, tok
-    title: str  # residual coordinate, FFN neuron, …
-    group: str  # the group in mathematical notation, e.g. "S_d ⋉ {±1}^d"
-    size: int  # elements of one index set
-    copies: int  # how many independent index sets (layers × groups)
-    log10: float  # log₁₀ of the number of discrete elements, all copies together
-    dimension: int  # dimension of the continuous part, all copies together
-    carriers: tuple[str, ...]  # "tensor name pattern: axes"
-
-
-@dataclass(frozen=True)
-class ModelCard:
-    """What a checkpoint is, read from its configuration and headers alone."""
-
-    name: str
-    fingerprint: str
-    family: str
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    vocabulary: int
-    norm: str  # "RMSNorm", …
-    activation: str  # "silu", …
-    rotary: str  # "half pairs, base 10000", …
-    tied: bool
-    dtype: str  # on disk
-    parameters: int
-    bytes: int
-    coordinates: tuple[CoordinateCard, ...]
+from engine.records.words import TOLERANCE, Word, word
 
 
 @dataclass(frozen=True)
@@ -202,22 +130,3 @@ class AlignmentReport:
 
 def _relative(difference: float | None, scale: float | None) -> Word:
     return word(None if difference is None or not scale else difference / scale)
-
-
-Record = SelfTest | ModelCard | ResidualMatch | AlignmentReport
-
-REGISTRY: Mapping[str, type] = MappingProxyType(
-    {cls.__name__: cls for cls in (SelfTest, ModelCard, ResidualMatch, AlignmentReport)}
-)
-"""The records that the store keeps, by name."""
-
-
-def plain(value: Any, *, arrays: bool = True) -> Any:
-    """A record as JSON values: arrays become lists; without `arrays` matrices become None."""
-    if isinstance(value, np.ndarray):
-        return value.tolist() if arrays or value.ndim < 2 else None
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name), arrays=arrays) for f in fields(value)}
-    if isinstance(value, tuple | list):
-        return [plain(item, arrays=arrays) for item in value]
-    return value

@@ -1,0 +1,87 @@
+"""Qwen3-MoE: Qwen2-MoE without the shared expert; queries and keys are normalised in each head."""
+
+from dataclasses import replace
+
+from engine.families._coordinates import GAIN, HALF, HALF_TURN
+from engine.families._rows import (
+    common_logit,
+    gain,
+    last_gain,
+    norms_of_each_head,
+    stream,
+    value_bias,
+)
+from engine.families.mixtral import FAMILY as MIXTRAL
+from engine.families.mixtral import router
+from engine.families.qwen_moe import FAMILY as QWEN2_MOE
+
+_LAYER = "model.layers.{l}."
+_ATT = _LAYER + "self_attn."
+_MLP = _LAYER + "mlp."
+_EXPERT = _MLP + "experts.{exp}."
+_Q, _K = "(grp head half rot)", "(grp half rot*)"
+
+_TENSORS = {
+    **{
+        name: axes
+        for name, axes in QWEN2_MOE.tensors.items()
+        if "shared_expert" not in name and "qkv_bias" not in name
+    },
+    _ATT + "q_proj.weight": f"{_Q} res*",
+    _ATT + "q_proj.bias?attention_bias": _Q,
+    _ATT + "k_proj.weight": f"{_K} res*",
+    _ATT + "k_proj.bias?attention_bias": _K,
+    _ATT + "v_proj.bias?attention_bias": "(grp val)",
+    _ATT + "o_proj.bias?attention_bias": "res",
+    _ATT + "q_norm.weight": "(half gain)",
+    _ATT + "k_norm.weight": "(half gain*)",
+}
+
+FAMILY = replace(
+    QWEN2_MOE,
+    name="Qwen3-MoE",
+    model_types=("qwen3_moe",),
+    coordinates={
+        **{w: c for w, c in QWEN2_MOE.coordinates.items() if w not in {"sffn", "one"}},
+        "exp": replace(QWEN2_MOE.coordinates["exp"], size="num_local_experts"),
+        "rot": HALF_TURN, "gain": GAIN, "half": HALF,
+    },
+    tensors=_TENSORS,
+    compared=(
+        *MIXTRAL.compared, "attention_bias", "norm_topk_prob", "use_sliding_window",
+    ),
+    assumed={},
+    defaults={**MIXTRAL.defaults, "num_local_experts": "num_experts"},
+    harmless={
+        **QWEN2_MOE.harmless,
+        "max_window_layers": "of other Qwen models: here every layer has the same window",
+    },
+    hidden={
+        **MIXTRAL.hidden,
+        "out model.layers.{l}.self_attn.q_proj": _Q,
+        "out model.layers.{l}.self_attn.k_proj": _K,
+    },
+    blind=(
+        gain(
+            _TENSORS, "att", "attention norm", (_LAYER + "input_layernorm.weight",),
+            tuple(f"{_ATT}{word}_proj.weight" for word in "qkv"),
+        ),
+        gain(
+            _TENSORS, "mlp", "FFN norm", (_LAYER + "post_attention_layernorm.weight",),
+            (_MLP + "gate.weight", _EXPERT + "gate_proj.weight", _EXPERT + "up_proj.weight"),
+        ),
+        last_gain(("model.norm.weight",)),
+        common_logit(),
+        router(_MLP + "gate.weight"),
+        value_bias(_ATT + "v_proj.bias", _ATT + "o_proj.weight", _ATT + "o_proj.bias"),
+        *norms_of_each_head(),
+        stream(
+            _TENSORS,
+            (
+                "model.embed_tokens.weight", _ATT + "o_proj.weight", _ATT + "o_proj.bias",
+                _EXPERT + "down_proj.weight",
+            ),
+            ("model.norm.weight",),
+        ),
+    ),
+)  # fmt: skip

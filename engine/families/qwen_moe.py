@@ -1,0 +1,98 @@
+"""Qwen2-MoE: Mixtral's table with biases, finer experts, and one expert that every token visits."""
+
+from dataclasses import replace
+
+from engine.families._rows import common_logit, gain, last_gain, stream
+from engine.families.mixtral import FAMILY as MIXTRAL
+from engine.families.mixtral import router
+from engine.family import Coordinate
+from engine.groups import MONOMIAL, Trivial
+
+_LAYER = "model.layers.{l}."
+_ATT = _LAYER + "self_attn."
+_MLP = _LAYER + "mlp."
+_EXPERT = _MLP + "experts.{exp}."
+_SHARED = _MLP + "shared_expert."
+
+
+def _renamed(name: str) -> str:
+    """A tensor of Mixtral under its name here."""
+    for old, new in (
+        ("block_sparse_moe", "mlp"), ("w1", "gate_proj"), ("w3", "up_proj"), ("w2", "down_proj"),
+    ):  # fmt: skip
+        name = name.replace(old, new)
+    return name
+
+
+_TENSORS = {
+    **{_renamed(name): axes for name, axes in MIXTRAL.tensors.items()},
+    _ATT + "q_proj.bias?qkv_bias": "(grp head rot)",
+    _ATT + "k_proj.bias?qkv_bias": "(grp rot*)",
+    _ATT + "v_proj.bias?qkv_bias": "(grp val)",
+    _SHARED + "gate_proj.weight": "|sffn| res*",
+    _SHARED + "up_proj.weight": "sffn res*",
+    _SHARED + "down_proj.weight": "res sffn*",
+    _MLP + "shared_expert_gate.weight": "one res*",
+}
+
+FAMILY = replace(
+    MIXTRAL,
+    name="Qwen2-MoE",
+    model_types=("qwen2_moe",),
+    coordinates={
+        **MIXTRAL.coordinates,
+        "exp": replace(MIXTRAL.coordinates["exp"], size="num_experts"),
+        "ffn": replace(
+            MIXTRAL.coordinates["ffn"], size="moe_intermediate_size",
+            why="In each expert up writes and down reads it linearly; the gate passes through an "
+            "activation, which allows an order only.",
+        ),
+        "sffn": Coordinate(
+            "FFN neuron of the shared expert", MONOMIAL, "shared_expert_intermediate_size",
+            why="Up writes and down reads it linearly; the gate passes through an activation, "
+            "which allows an order only.",
+        ),
+        "one": Coordinate(
+            "gate of the shared expert", Trivial("there is only one"), "1",
+            why="One number a token opens the shared expert.",
+        ),
+    },
+    tensors=_TENSORS,
+    compared=(
+        *MIXTRAL.compared, "layer_types", "max_window_layers", "norm_topk_prob", "qkv_bias",
+        "use_sliding_window",
+    ),
+    constants={
+        **MIXTRAL.constants, "mlp_only_layers": ([], None), "decoder_sparse_step": (1,),
+    },
+    assumed={"qkv_bias": True},
+    harmless={
+        **MIXTRAL.harmless, "intermediate_size": "width of layers without experts: there are none",
+    },
+    hidden={**MIXTRAL.hidden, "in model.layers.{l}.mlp.shared_expert.down_proj": "sffn"},
+    blind=(
+        gain(
+            _TENSORS, "att", "attention norm", (_LAYER + "input_layernorm.weight",),
+            tuple(f"{_ATT}{word}_proj.weight" for word in "qkv"),
+        ),
+        gain(
+            _TENSORS, "mlp", "FFN norm", (_LAYER + "post_attention_layernorm.weight",),
+            (
+                _MLP + "gate.weight", _EXPERT + "gate_proj.weight", _EXPERT + "up_proj.weight",
+                _SHARED + "gate_proj.weight", _SHARED + "up_proj.weight",
+                _MLP + "shared_expert_gate.weight",
+            ),
+        ),
+        last_gain(("model.norm.weight",)),
+        common_logit(),
+        router(_MLP + "gate.weight"),
+        stream(
+            _TENSORS,
+            (
+                "model.embed_tokens.weight", _ATT + "o_proj.weight", _EXPERT + "down_proj.weight",
+                _SHARED + "down_proj.weight",
+            ),
+            ("model.norm.weight",),
+        ),
+    ),
+)  # fmt: skip

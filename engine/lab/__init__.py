@@ -1,0 +1,1 @@
+"""The lab: presets, false tables, elements with a dial, and the experiment itself."""

@@ -1,0 +1,171 @@
+"""Moving a model along a blind direction: the weights change, the output does not."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Generator, Tensor
+
+from engine import axes
+from engine.action import Read, act
+from engine.axes import Leg, Sizes
+from engine.blind import Blind, Move
+from engine.family import Config, Coordinate, Family, Row
+from engine.groups import Trivial
+from engine.symmetry import sample
+
+SHIFT = 0.3
+"""Standard deviation of a random shift, in units of the first tensor that it moves."""
+
+
+def possible(family: Family, config: Config, names: Iterable[str]) -> tuple[Blind, ...]:
+    """The blind directions of a model with these tensors."""
+    rows = [row for name in names if (row := family.find(name)) is not None]
+    present = {row.name for row in rows if not family.idle(config, row)}
+    return tuple(blind for blind in family.blind if _has(family, config, blind, present))
+
+
+def _has(family: Family, config: Config, blind: Blind, present: set[str]) -> bool:
+    if not all(_matches(name, present) for name in blind.needs):
+        return False
+    if blind.table:
+        table = family_of_blind(family, blind)
+        if not table.sizes(config)[blind.name]:
+            return False
+        marks = {
+            leg.mark
+            for name in present
+            if (row := table.find(name)) is not None
+            for leg in axes.legs(row.axes)
+            if leg.name == blind.name
+        }
+        return len(marks) == len({leg.mark for leg in _own_legs(table, blind)}) > 0
+    sizes = family.sizes(config)
+    if not all(sizes[leg.name] for leg in axes.legs(axes.parse(blind.shift))):
+        return False
+    needed = {name for move in blind.moves for name in move.names}
+    return all(_matches(name, present) for name in needed)
+
+
+def _own_legs(table: Family, blind: Blind) -> Iterator[Leg]:
+    for _, row in table.rows:
+        yield from (leg for leg in axes.legs(row.axes) if leg.name == blind.name)
+
+
+def _matches(name: str, present: set[str]) -> bool:
+    pattern = re.compile(re.sub(r"\\\{\w+\\\}", r"\\d+", re.escape(name)))
+    return any(pattern.fullmatch(found) for found in present)
+
+
+def family_of_blind(family: Family, blind: Blind) -> Family:
+    """The table of a blind direction made of factors: its own leg acts, all others stand still."""
+    still = {n: replace(c, group=Trivial("stands still")) for n, c in family.coordinates.items()}
+    own = Coordinate(blind.title, blind.group, blind.size, blind.over, blind.why)
+    return replace(
+        family, coordinates={**still, blind.name: own}, tensors=blind.table, blind=(), hidden={}
+    )
+
+
+def slide(
+    family: Family,
+    config: Config,
+    blind: Blind,
+    read: Read,
+    generator: Generator,
+    names: Iterable[str] = (),
+) -> Read:
+    """The tensors after a random move along a blind direction, in every layer.
+
+    `names` are the tensors on disk: needed where a file spells them in its own way.
+    """
+    if blind.table:
+        g = sample(family_of_blind(family, blind), config, generator)
+        return lambda name: act(g, name, read)
+    stored = {row.name: name for name in names if (row := family.find(name)) is not None}
+    return Shifted(family, family.sizes(config), blind, read, generator.initial_seed(), stored)
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """Tensors moved by a random δ of every layer, repeatable tensor by tensor."""
+
+    family: Family
+    sizes: Sizes
+    blind: Blind
+    read: Read
+    seed: int
+    stored: Mapping[str, str] = field(default_factory=dict)  # name in the table → name on disk
+
+    def __call__(self, name: str) -> Tensor:
+        row = self.family.find(name)
+        x = self.read(name)
+        if row is None:
+            return x
+        for move in self.blind.moves:
+            if _matches(move.name, {row.name}):
+                x = self._moved(x, row, move)
+        return x
+
+    def _delta(self, layer: int | None) -> tuple[tuple[Leg, ...], Tensor]:
+        found = tuple(axes.legs(axes.parse(self.blind.shift)))
+        generator = torch.Generator().manual_seed(self.seed + 1000 * (layer or 0))
+        shape = [self.sizes[leg.name] for leg in found]
+        draw = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return found, SHIFT * self._unit(layer) * draw
+
+    def _unit(self, layer: int | None) -> float:
+        """Root mean square of the first tensor that moves; 1 where it is 0."""
+        name = self.blind.moves[0].name.replace("{l}", str(layer))
+        x = self.read(self.stored.get(name, name)).double()
+        return float(x.square().mean().sqrt()) or 1.0
+
+    def _moved(self, x: Tensor, row: Row, move: Move) -> Tensor:
+        own, delta = self._delta(row.layer)
+        factors = [self._factor(factor, row.layer) for factor in move.times]
+
+        def change(found: tuple[Leg, ...], block: Tensor) -> Tensor:
+            chosen = [_piece(pieces, found) for pieces in factors]
+            inside = {leg.name for legs, _ in chosen for leg in legs}
+            marks = {leg.name: leg.mark for leg in found}
+            for leg in own:
+                if marks.get(leg.name, leg.mark) != leg.mark:
+                    return block
+                elsewhere = leg.name not in marks and leg.name not in inside
+                if elsewhere and self.sizes[leg.name] > 1:  # one number fits everywhere
+                    return block
+            total = _product([(own, delta), *chosen], found, self.sizes)
+            return (block.double() + move.sign * total).to(x.dtype)
+
+        return axes.rewrite(x, row.axes, self.sizes, change)
+
+    def _factor(self, factor: str, layer: int | None) -> list[axes.Piece]:
+        name = factor.removeprefix("1/").replace("{l}", str(layer))
+        row = self.family.row(name)
+        x = self.read(self.stored.get(name, name)).double() + row.offset
+        if factor.startswith("1/"):
+            x = x.reciprocal()
+        return list(axes.pieces(x, row.axes, self.sizes))
+
+
+def _piece(pieces: list[axes.Piece], target: tuple[Leg, ...]) -> axes.Piece:
+    """The block of a factor that belongs to a block of the moved tensor."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return max(pieces, key=lambda piece: len(set(piece[0]) & set(target)))
+
+
+def _product(parts: list[axes.Piece], target: tuple[Leg, ...], sizes: Sizes) -> Tensor:
+    """Σ of the product over all legs that the target lacks, in the target's order of legs."""
+    numbers = _numbered(leg.name for legs, _ in parts for leg in legs)
+    operands: list[Tensor | list[int]] = []
+    for legs, x in parts:
+        operands += [x, [numbers[leg.name] for leg in legs]]
+    kept = [leg.name for leg in target if leg.name in numbers]
+    total = torch.einsum(*operands, [numbers[name] for name in kept])
+    shape = [sizes[leg.name] if leg.name in numbers else 1 for leg in target]
+    return total.reshape(shape)
+
+
+def _numbered(names: Iterable[str]) -> Mapping[str, int]:
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}

@@ -1,0 +1,189 @@
+"""What is solved inside a layer, stage by stage: rows of a table by the families' words."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.action import correlate
+from engine.assignment import margins, solve
+from engine.axes import Mark, Sizes, legs
+from engine.elements import Element, Mixed, Ordered, Turned
+from engine.family import Family
+from engine.gauges import fit_factor, fit_mixing
+from engine.groups import Monomial, Rotary
+from engine.heads import (
+    bilinear,
+    bilinear_cost,
+    gather,
+    match_heads,
+    rotary_cost,
+    turning,
+)
+
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What one stage found in one layer."""
+
+    elements: Mapping[str, Element]  # by coordinate
+    margin: float | None = None  # relative; None for a continuous element
+
+
+def solve_experts(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
+    """Experts by their rows of the router, a vector common to all rows left out."""
+    x, y = (gather(family, sizes, router(family, tensors), "exp")[Mark.WRITE] for tensors in (a, b))
+    x, y = (z - z.mean(-1, keepdim=True) for z in (x, y))
+    score = -_distances(x.mT @ y, x.square().sum(-2), y.square().sum(-2)).numpy()
+    order = torch.from_numpy(solve(score)[0])
+    ones = torch.ones(len(order), dtype=torch.float64)
+    return Solved({"exp": Ordered(order, ones)}, _smallest(score, order))
+
+
+def router(family: Family, tensors: Tensors) -> Tensors:
+    """The tensors that are not inside one expert."""
+    return {n: x for n, x in tensors.items() if "exp" not in family.row(n).places}
+
+
+def solve_neurons(
+    family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, word: str = "ffn"
+) -> Solved:
+    """FFN neurons, expert by expert where experts contain them."""
+    if not family.coordinates[word].over:
+        found, margin = _neurons(family, sizes, a, b, word)
+        return Solved({word: found}, margin)
+    every = [
+        _neurons(family, sizes, _expert(family, a, e), _expert(family, b, e), word)
+        for e in range(sizes["exp"])
+    ]
+    order = torch.stack([found.permutation for found, _ in every])
+    scale = torch.stack([found.scale for found, _ in every])
+    return Solved({word: Ordered(order, scale)}, min(margin for _, margin in every))
+
+
+def _expert(family: Family, tensors: Tensors, expert: int) -> Tensors:
+    return {n: x for n, x in tensors.items() if family.row(n).places.get("exp") == expert}
+
+
+def _neurons(
+    family: Family, sizes: Sizes, a: Tensors, b: Tensors, word: str
+) -> tuple[Ordered, float]:
+    """Neurons by what no sign or scale of the group can change, then the factor of each.
+
+    Gated, d(i, j) = ‖gate_i − gate_j‖² + λ ‖up_i ⊗ down_i − up_j ⊗ down_j‖², λ balancing the two;
+    ReLU without a gate has the second term alone; where the group has no factors, rows in and rows
+    out are compared as they are. The factor multiplies up and divides down (`fit_factor`, real).
+    """
+    group = family.coordinates[word].group
+    assert isinstance(group, Monomial)
+    x, y = (gather(family, sizes, tensors, word) for tensors in (a, b))
+    inner = {mark: x[mark].mT @ y[mark] for mark in x}
+    own = [{mark: rows.square().sum(-2) for mark, rows in z.items()} for z in (x, y)]
+    direct = [m for m in x if m is Mark.RELABEL or not group.scales]
+    terms = [_distances(inner[m], own[0][m], own[1][m]) for m in direct]
+    if group.scales:
+        whole = [z[Mark.WRITE] * z[Mark.READ] for z in own]
+        terms.append(_distances(inner[Mark.WRITE] * inner[Mark.READ], *whole))
+    score = -torch.stack([relative(term) for term in terms]).sum(0).numpy()
+    order = torch.from_numpy(solve(score)[0])
+    rows = torch.arange(len(order))
+    factor = torch.ones(len(order), dtype=torch.float64)
+    if group.scales:
+        factor = fit_factor(
+            own[1][Mark.WRITE][order], own[1][Mark.READ][order],
+            inner[Mark.WRITE][rows, order], inner[Mark.READ][rows, order],
+        )  # fmt: skip
+    return Ordered(order, factor if group.signs else factor.abs()), _smallest(score, order)
+
+
+def _smallest(score: np.ndarray, order: Tensor) -> float:
+    return float(margins(score, order.numpy()).min())
+
+
+def _distances(inner: Tensor, own_a: Tensor, own_b: Tensor) -> Tensor:
+    return own_a[:, None] + own_b - 2 * inner
+
+
+def relative(distance: Tensor) -> Tensor:
+    """In units of its mean; parts that are dead, all of whose distances are 0, keep them."""
+    return distance / distance.abs().mean().clamp(min=1e-300)
+
+
+def solve_heads(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
+    """Groups and heads by the sum of all invariant costs, each relative to its mean."""
+    costs = []
+    if sizes.get("rot"):
+        costs.append(rotary_cost(*(turning(family, sizes, z) for z in (a, b))))
+    costs += [
+        bilinear_cost(*(bilinear(family, sizes, z, word) for z in (a, b)))
+        for word in ("qk", "val")
+        if sizes.get(word)
+    ]
+    found = match_heads(torch.stack([relative(cost) for cost in costs]).sum(0))
+    return Solved({"grp": found.grp, "head": found.head}, found.margin)
+
+
+def solve_rotary(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
+    """One complex number, or under q/k norm one sign, per group and frequency."""
+    x, y = (turning(family, sizes, tensors, gains=False) for tensors in (a, b))
+    s, t = _inner(y.q, x.q), _inner(y.k, x.k)
+    group = family.coordinates["rot"].group
+    if isinstance(group, Rotary):
+        z = fit_factor(_inner(y.q, y.q).real, _inner(y.k, y.k).real, s, t)
+        return Solved({"rot": Turned(z, group.pairs)})
+    sign = torch.where((s + t).real < 0, -1.0, 1.0).double()
+    return Solved({"rot": Ordered(_still(sign), sign)})
+
+
+def _inner(x: Tensor, y: Tensor) -> Tensor:
+    """⟨x, y⟩ = Σ x̄ y over heads and rows, per group and frequency."""
+    return (x.conj() * y).sum((1, 2))
+
+
+def solve_gains(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
+    """The factor that a pair of query and key gains exchanges: `fit_factor`, real."""
+    over = family.coordinates["gain"].over
+    x, y = (gather(family, sizes, tensors, "gain", *over) for tensors in (a, b))
+    inner = {m: (x[m] * y[m]).sum(-2) for m in x}
+    own = {m: y[m].square().sum(-2) for m in y}
+    factor = fit_factor(own[Mark.WRITE], own[Mark.READ], inner[Mark.WRITE], inner[Mark.READ])
+    return Solved({"gain": Ordered(_still(factor), factor)})
+
+
+def _still(like: Tensor) -> Tensor:
+    return torch.arange(like.shape[-1]).expand(like.shape).contiguous()
+
+
+def solve_mixing(family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, word: str) -> Solved:
+    """One invertible matrix per group: between V and O, or between unrotated Q and K."""
+    x, y = (bilinear(family, sizes, tensors, word) for tensors in (a, b))
+    flat = [t.flatten(1, 2) for t in (x.left, y.left, x.right, y.right)]
+    return Solved({word: Mixed(fit_mixing(*flat))})
+
+
+def solve_linear_sum(family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, word: str) -> Solved:
+    """The element that maximises ⟨g, C⟩ over all signed legs of a coordinate."""
+    parts = [correlate(family, sizes, n, a[n].double(), b[n].double(), word) for n in a if n in b
+             and any(leg.name == word for leg in legs(family.row(n).axes))]  # fmt: skip
+    total = torch.stack([part for part in parts if part is not None]).sum(0)
+    return Solved({word: family.coordinates[word].group.project(total)})
+
+
+Solver = Callable[[Family, Sizes, Tensors, Tensors], Solved]
+STAGES: tuple[tuple[tuple[str, ...], Solver], ...] = (
+    (("exp",), solve_experts),
+    (("ffn",), solve_neurons),
+    (("sffn",), partial(solve_neurons, word="sffn")),
+    (("grp", "head"), solve_heads),
+    (("rot",), solve_rotary),
+    (("qk",), partial(solve_mixing, word="qk")),
+    (("val",), partial(solve_mixing, word="val")),
+    (("gain",), solve_gains),
+    (("pool",), partial(solve_linear_sum, word="pool")),
+)
+"""The stages, in order; each sees B after the stages before it."""

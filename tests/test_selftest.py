@@ -1,0 +1,64 @@
+"""The self-test tries every coordinate and blind direction of every family, and can fail."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.checkpoint import Checkpoint, open_checkpoint
+from engine.groups import LINEAR, SIGNED
+from engine.inspection import card
+from engine.selftest import self_test
+from tests import tiny
+
+Built = Callable[[str], Path]
+
+
+@pytest.mark.parametrize("architecture", sorted(tiny.ARCHITECTURES))
+def test_every_coordinate_and_direction_passes_alone(architecture: str, built: Built) -> None:
+    model = open_checkpoint(built(architecture))
+    found, sheet = self_test(model, device="cpu"), card(model)
+    assert found.verdict == "exact"
+    carrying = [name for name in model.headers if model.family.carried([name])]
+    assert found.moved == pytest.approx(len(carrying) / len(model.headers))
+    tried = {
+        kind: [r.name for r in found.rows if r.kind == kind] for kind in ("coordinate", "blind")
+    }
+    free = [c.name for c in sheet.coordinates if c.log10 or c.dimension]
+    assert tried["coordinate"] == free
+    assert tried["blind"] == [b.name for b in sheet.blind]
+    for row in found.rows:
+        assert row.moved > 0, row.name
+        assert row.error < (1e-3 if row.approximate else 1e-4), row.name
+
+
+def test_the_same_seed_repeats_and_another_does_not(built: Built) -> None:
+    model = open_checkpoint(built("llama_gqa"))
+    first, again, other = (self_test(model, device="cpu", seed=seed) for seed in (0, 0, 1))
+    assert first.rows == again.rows
+    assert first.error == again.error != other.error
+
+
+def wrong(model: Checkpoint, name: str, **changes: object) -> Checkpoint:
+    """The checkpoint as if its family's table claimed something else."""
+    family = model.family
+    coordinate = replace(family.coordinates[name], **changes)
+    copy = replace(model)
+    vars(copy)["family"] = replace(family, coordinates={**family.coordinates, name: coordinate})
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "group"),
+    [("gpt2", "res", SIGNED), ("gpt2", "ffn", SIGNED), ("llama_gqa", "rot", LINEAR)],
+)
+def test_a_table_that_claims_too_much_is_broken_in_that_row(
+    architecture: str, name: str, group: object, built: Built
+) -> None:
+    found = self_test(wrong(open_checkpoint(built(architecture)), name, group=group), device="cpu")
+    assert found.verdict == "broken"
+    verdicts = {row.name: row.verdict for row in found.rows}
+    assert verdicts.pop(name) == "broken"
+    others = {row.name for row in found.rows if not row.approximate} - {name}
+    assert {verdicts[other] for other in others} == {"exact"}
