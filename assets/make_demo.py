@@ -1,7 +1,8 @@
 """Makes the demo checkpoints and the record of how they were made: `python -m assets.make_demo`.
 
-Stages, each of which may be run alone with --only: base, baseline, seeds, scan, tunes, scopes.
-All but the first two need the base. On one machine and one thread the result is repeatable.
+Stages, each of which may be run alone with --only: base, baseline, seeds, scan, tunes, scopes,
+shapes. Seeds, scan, tunes and scopes need the base; shapes are the rows of `assets/shapes.py`.
+On one machine and one thread the result is repeatable.
 """
 
 import argparse
@@ -18,10 +19,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
-from transformers import LlamaForCausalLM  # noqa: E402
+from transformers import LlamaForCausalLM, PreTrainedModel  # noqa: E402
 
 from assets import drift, ngram, training  # noqa: E402
-from assets.training import HELD_OUT, Recipe, Visit, held_out_loss, tokens  # noqa: E402
+from assets import shapes as others  # noqa: E402
+from assets.training import HELD_OUT, Recipe, Visit, held_out_loss, nothing, tokens  # noqa: E402
 from engine.corpus import questions  # noqa: E402
 
 DEMO = Path(__file__).resolve().parent / "demo"
@@ -82,7 +84,7 @@ def measured(name: str, text: str, asking: bool = True) -> dict[str, float]:
 
 
 def store(
-    name: str, model: LlamaForCausalLM, phases: Sequence[Recipe], steps: int, dtype: torch.dtype
+    name: str, model: PreTrainedModel, phases: Sequence[Recipe], steps: int, dtype: torch.dtype
 ) -> None:
     """Writes a checkpoint and its entry in the record, before anything is measured."""
     text = phases[0].text
@@ -127,10 +129,6 @@ def run(
     store(name, model, phases, done, dtype)
     found = measured(name, phases[0].text, asking=only is None)
     amend(name, {"train_loss": loss, "seconds": seconds} | found)
-
-
-def nothing(step: int, model: LlamaForCausalLM) -> None:
-    """A visit that keeps nothing."""
 
 
 def base() -> None:
@@ -270,7 +268,19 @@ def matched() -> None:
     log(f"drift: {entry}")
 
 
-STAGES = {stage.__name__: stage for stage in (base, baseline, seeds, scan, tunes, scopes)}
+def shapes() -> None:
+    """One model of each other architecture, in bfloat16."""
+    for name, shape in others.SHAPES.items():
+        log(f"{name}: {sum(recipe.steps for recipe in shape.phases)} steps")
+        began = time.monotonic()
+        model, loss = others.trained(name)
+        took = {"train_loss": loss, "seconds": time.monotonic() - began}
+        store(name, model, shape.phases, sum(r.steps for r in shape.phases), torch.bfloat16)
+        others.tokenizer(name).save_pretrained(DEMO / name)
+        amend(name, took | dict(others.measured(name, DEMO / name, HELD_OUT_WINDOWS)))
+
+
+STAGES = {stage.__name__: stage for stage in (base, baseline, seeds, scan, tunes, scopes, shapes)}
 
 
 def main() -> None:

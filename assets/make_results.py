@@ -9,13 +9,17 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.questions import Align, Check, Inspect, Match, Question
+from assets.shapes import SHAPES
+from engine.lab.presets import offered
+from engine.questions import Align, Check, Inspect, Lab, Match, Question
 from engine.sources import demos
 from engine.store import Store
 
+BASE = "demo:base"
+TWINS = (BASE, "demo:twin")
 RESULTS = Path(__file__).resolve().parent / "demo" / "results"
 PAIRS = (
-    ("demo:base", "demo:twin"),
+    TWINS,
     ("demo:base", "demo:seed-1"),
     ("demo:tune-a-step-0160", "demo:tune-b-step-0160"),
     ("demo:base", "demo:base-step-1100"),
@@ -28,10 +32,17 @@ def shipped() -> Iterator[Question]:
     """Every question whose answer ships."""
     for name in demos():
         yield Inspect(f"demo:{name}")
-    for model in dict.fromkeys(model for pair in PAIRS for model in pair):
+    paired = (model for pair in PAIRS for model in pair)
+    others = [f"demo:{name}" for name in SHAPES]
+    for model in dict.fromkeys((*paired, *others)):
         yield Check(model)
+    for model in (TWINS[1], *others):
+        yield Lab(model)
+    for preset in offered(Inspect(BASE).answer()):
+        yield Lab(BASE, preset=preset.key)
     for a, b in PAIRS:
-        yield from (Align(a, b), Match(a, b), Match(a, b, using="weights"))
+        yield from (Align(a, b), Match(a, b))
+    yield Match(*TWINS, using="weights")
 
 
 def main() -> None:

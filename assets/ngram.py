@@ -91,6 +91,6 @@ def held_out_loss(model: NGram, rows: Ints) -> float:
     """
     reach = len(model.orders) - 1
     stream = np.concatenate([np.zeros(reach, dtype=np.int64), rows.reshape(-1)])
-    contexts = np.lib.stride_tricks.sliding_window_view(stream[:-1], reach)
+    contexts = np.lib.stride_tricks.sliding_window_view(stream, reach + 1)[:, :-1]
     losses = -np.log(probability(model, contexts, rows.reshape(-1)))
     return float(losses.reshape(rows.shape)[:, 1:].mean())

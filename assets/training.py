@@ -1,10 +1,11 @@
-"""Small Llama-style models: their shape, tokenizer, training, held-out measures and files."""
+"""Small models: the base's shape, tokenizer, training, held-out measures and files."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from tokenizers import Tokenizer
@@ -12,14 +13,16 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from engine.corpus import MIXES, START, UNKNOWN, Question, documents, vocabulary, windows
 
 CONTEXT = 128
 WIDTH = 96
 HELD_OUT = 990_001  # seed of the text that no model was trained on
-Visit = Callable[[int, LlamaForCausalLM], None]
+Model = TypeVar("Model", bound=PreTrainedModel)
+Visit = Callable[[int, Model], None]
+Inputs = Callable[[Tensor], Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def redrawn(model: LlamaForCausalLM, names: Iterable[str], seed: int) -> LlamaFo
     return mixed
 
 
-def _optimizers(model: LlamaForCausalLM, recipe: Recipe) -> list[torch.optim.Optimizer]:
+def _optimizers(model: PreTrainedModel, recipe: Recipe) -> list[torch.optim.Optimizer]:
     """AdamW for everything, or Muon for the matrices inside blocks and AdamW for the rest.
 
     Muon needs about half as many tokens here; its step is scaled to the size of AdamW's.
@@ -136,12 +139,26 @@ def _optimizers(model: LlamaForCausalLM, recipe: Recipe) -> list[torch.optim.Opt
     return made
 
 
+def nothing(step: int, model: PreTrainedModel) -> None:
+    """A visit that keeps nothing."""
+
+
+def causal(rows: Tensor) -> Mapping[str, object]:
+    """What a decoder is called with: every token predicts the next."""
+    return {"input_ids": rows, "labels": rows, "use_cache": False}
+
+
 def train(
-    start: LlamaForCausalLM, recipe: Recipe, visit: Visit, only: Iterable[str] | None = None
-) -> tuple[LlamaForCausalLM, float]:
+    start: Model,
+    recipe: Recipe,
+    visit: Visit[Model],
+    only: Iterable[str] | None = None,
+    inputs: Inputs = causal,
+) -> tuple[Model, float]:
     """A trained copy and its mean training loss over the last 50 steps.
 
-    `visit(step, model)` runs after each step; `only` names the parameters that are trained.
+    `visit(step, model)` runs after each step; `only` names the parameters that are trained;
+    `inputs` turns a batch of windows into what the model is called with, labels included.
     """
     model = deepcopy(start).train()
     scope = {name for name, _ in model.named_parameters()} if only is None else set(only)
@@ -152,7 +169,7 @@ def train(
     for step, batch in enumerate(rows.split(recipe.batch)):
         for group in (group for each in optimizers for group in each.param_groups):
             group["lr"] = recipe.rate_at(step)
-        loss = model(input_ids=batch, labels=batch, use_cache=False).loss
+        loss = model(**inputs(batch)).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
@@ -164,12 +181,12 @@ def train(
 
 
 @torch.inference_mode()
-def held_out_loss(model: LlamaForCausalLM, rows: Tensor) -> float:
+def held_out_loss(model: PreTrainedModel, rows: Tensor) -> float:
     """Mean nats per token over every position but the first of each window."""
     model.eval()
     total = 0.0
     for batch in rows.split(32):
-        loss = model(input_ids=batch, labels=batch, use_cache=False).loss
+        loss = model(**causal(batch)).loss
         total += loss.item() * len(batch)
     return total / len(rows)
 
@@ -201,7 +218,7 @@ def rounded(model: LlamaForCausalLM, dtype: torch.dtype) -> LlamaForCausalLM:
     return deepcopy(model).type(dtype).float().eval()
 
 
-def save(model: LlamaForCausalLM, folder: Path, text: str, dtype: torch.dtype) -> None:
+def save(model: PreTrainedModel, folder: Path, text: str, dtype: torch.dtype) -> None:
     """A folder that transformers loads: weights in `dtype`, config, tokenizer, the text's name."""
     copied = deepcopy(model).type(dtype)
     copied.config.gaugescope_text = text

@@ -10,14 +10,17 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from assets import drift, ngram, training
+from assets import drift, ngram, shapes, training
 from assets.make_demo import DEMO, RECORD, SAVES, SCOPES
+from assets.shapes import SHAPES
 from engine.corpus import MIXES, documents, vocabulary
 
 MODELS: dict[str, dict] = json.loads(RECORD.read_text())["models"]
 BASELINE: dict[str, float] = json.loads(RECORD.read_text())["baseline"]
 DRIFT: dict[str, float] = json.loads(RECORD.read_text())["drift"]
 SCOPED = [(scope, seed) for scope in SCOPES for seed in range(1, 5)]
+DECODERS = sorted(name for name, shape in SHAPES.items() if not shape.pieces)
+SHAPES_BYTES = 1.8e6
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +37,8 @@ def tensors(name: str) -> dict[str, torch.Tensor]:
 
 
 def opened(name: str):
+    if name in SHAPES:
+        return shapes.opened(name, DEMO / name)
     return AutoModelForCausalLM.from_pretrained(DEMO / name, dtype=torch.float32).eval()
 
 
@@ -49,7 +54,8 @@ def test_the_record_lists_every_folder() -> None:
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_folder_loads_whole(name: str) -> None:
-    model, report = AutoModelForCausalLM.from_pretrained(DEMO / name, output_loading_info=True)
+    kind = SHAPES[name].model if name in SHAPES else AutoModelForCausalLM
+    model, report = kind.from_pretrained(DEMO / name, output_loading_info=True)
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert str(model.dtype) == f"torch.{MODELS[name]['dtype']}"
     assert all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
@@ -60,6 +66,11 @@ def test_every_config_names_its_text(name: str) -> None:
     config = AutoConfig.from_pretrained(DEMO / name)
     assert config.gaugescope_text in MIXES
     assert config.gaugescope_text == MODELS[name]["text"]
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - set(SHAPES)))
+def test_every_llama_is_tied_and_without_biases(name: str) -> None:
+    config = AutoConfig.from_pretrained(DEMO / name)
     assert config.tie_word_embeddings
     assert not config.attention_bias
     assert not config.mlp_bias
@@ -70,8 +81,15 @@ def test_the_demo_stays_within_its_budget() -> None:
     assert sum(path.stat().st_size for path in files) <= 60e6
 
 
-def test_the_tokenizer_returns_what_it_was_given() -> None:
-    tokenizer = AutoTokenizer.from_pretrained(DEMO / "base")
+def test_the_other_architectures_stay_small() -> None:
+    assert set(SHAPES) <= set(MODELS)
+    files = [path for name in SHAPES for path in (DEMO / name).iterdir()]
+    assert sum(path.stat().st_size for path in files) <= SHAPES_BYTES
+
+
+@pytest.mark.parametrize("name", ["base", *SHAPES])
+def test_the_tokenizer_returns_what_it_was_given(name: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(DEMO / name)
     for text, _ in zip(documents(77), range(20), strict=False):
         ids = tokenizer(text).input_ids
         assert ids == training.encode(text)
@@ -142,6 +160,89 @@ def test_fine_tunes_drift_apart_and_composition_follows() -> None:
     for measured in (found, DRIFT):
         assert measured["endpoint"] <= 0.90
         assert measured["composed"] >= 0.95
+
+
+@pytest.mark.parametrize("name", sorted(SHAPES))
+def test_every_shape_is_its_row(name: str) -> None:
+    config = AutoConfig.from_pretrained(DEMO / name)
+    assert type(config) is SHAPES[name].config
+    assert config.architectures == [SHAPES[name].model.__name__]
+    fresh = shapes.fresh(name)
+    written = {"_name_or_path", "architectures", "dtype", "gaugescope_text", "transformers_version"}
+    made, found = ({**c.to_dict(), **dict.fromkeys(written)} for c in (fresh.config, config))
+    assert made == found
+    there = {key: value.shape for key, value in opened(name).state_dict().items()}
+    assert there == {key: value.shape for key, value in fresh.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_decoders_beat_counted_words_and_pairs(name: str) -> None:
+    rows = training.tokens("village", training.HELD_OUT, 64)
+    loss, recorded = training.held_out_loss(opened(name), rows), MODELS[name]["held_out_loss"]
+    assert loss == pytest.approx(recorded, abs=0.05)
+    assert MODELS[name]["unigram_loss"] > MODELS[name]["bigram_loss"]
+    assert max(loss, recorded) <= MODELS[name]["bigram_loss"] - 0.5
+
+
+def test_the_encoder_beats_the_commonest_word() -> None:
+    rows = training.tokens("village", training.HELD_OUT, 64)
+    found, recorded = shapes.filled(opened("bert"), rows), MODELS["bert"]
+    assert found["held_out_loss"] == pytest.approx(recorded["held_out_loss"], abs=0.1)
+    # About 1200 hidden words: one standard deviation of the accuracy is 0.014.
+    assert found["masked_accuracy"] == pytest.approx(recorded["masked_accuracy"], abs=0.05)
+    for measured in (found, recorded):
+        assert measured["masked_accuracy"] >= recorded["commonest_word_accuracy"] + 0.3
+        assert measured["held_out_loss"] <= recorded["unigram_loss"] - 1
+
+
+def test_the_encoder_names_its_mask() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(DEMO / "bert")
+    assert tokenizer.mask_token == shapes.MASK == MODELS["bert"]["mask"]
+    rows = training.tokens("village", training.HELD_OUT, 4)
+    assert not (rows == tokenizer.mask_token_id).any()
+    called = shapes.hiding(1, piece=32)(rows)
+    words, told, places = (called[key] for key in ("input_ids", "labels", "position_ids"))
+    assert isinstance(words, torch.Tensor)
+    assert isinstance(told, torch.Tensor)
+    hidden = told != shapes.IGNORED
+    assert ((words == tokenizer.mask_token_id) == hidden).all()
+    assert (torch.where(hidden, told, words) == rows.reshape(-1, 32)).all()
+    assert not (told == tokenizer.bos_token_id).any()
+    assert (places == torch.arange(128).repeat(4).reshape(-1, 32)).all()
+
+
+@pytest.mark.parametrize("name", sorted(SHAPES))
+def test_gains_and_biases_of_every_shape_are_trained(name: str) -> None:
+    before, after = shapes.fresh(name).state_dict(), opened(name).state_dict()
+    vectors = [key for key, value in before.items() if value.ndim == 1]
+    assert vectors
+    for key in vectors:
+        assert float(after[key].std()) > 0.01, key
+        if not key.endswith("self.key.bias"):  # no gradient reaches it
+            assert float((after[key] - before[key]).std()) > 0.01, key
+
+
+def test_the_gains_of_a_rotary_pair_differ() -> None:
+    gains = [
+        gain
+        for key, gain in tensors("qwen3").items()
+        if key.endswith(("q_norm.weight", "k_norm.weight"))
+    ]
+    assert len(gains) == 6
+    for gain in gains:
+        first, second = gain.float().chunk(2)
+        assert ((first - second).abs() > 0).all()
+        assert float((first - second).abs().mean()) > 0.02
+
+
+def test_every_expert_is_chosen() -> None:
+    rows = training.tokens("village", training.HELD_OUT, 8)
+    with torch.inference_mode():
+        routers = opened("mixtral")(input_ids=rows, output_router_logits=True).router_logits
+    assert len(routers) == 2
+    for logits in routers:
+        share = logits.topk(2).indices.flatten().bincount(minlength=4) / rows.numel()
+        assert float(share.min()) > 0.05
 
 
 def test_matchings_compose_in_order() -> None:
