@@ -73,6 +73,7 @@ def choose_pair() -> None:
     """The pair in use, in the sidebar of every page."""
     offered = choices()
     for name, start in zip((session.A, session.B), starting_pair(), strict=True):
+        session.keep(name, start)
         st.selectbox(name.upper(), offered, index=offered.index(start), **session.linked(name))
 
 
@@ -155,20 +156,20 @@ def _named(kind: str, letter: Letter) -> str:
 
 
 def demo_pairs() -> None:
-    """The demo pairs by what they show; the twin first."""
+    """The demo pairs by what they show, the one in use marked: buttons, which hold no state."""
     known = {f"demo:{name}" for name in demos()}
-    offered = [title for title, both in DEMO_PAIRS.items() if known.issuperset(both)]
-    key = session.local("demo-pair")
-    session.assign(**{key: next((t for t in offered if DEMO_PAIRS[t] == pair()), None)})
+    offered = {title: both for title, both in DEMO_PAIRS.items() if known.issuperset(both)}
     if offered:
-        st.pills("Demo pairs", offered, key=key, on_change=_use_demo_pair)
-
-
-def _use_demo_pair() -> None:
-    title = session.value(session.local("demo-pair"))
-    if title:
-        a, b = DEMO_PAIRS[title]
-        session.assign(**{session.A: a, session.B: b})
+        st.caption("Demo pairs")
+    with st.container(horizontal=True):
+        for title, (a, b) in offered.items():
+            st.button(
+                title,
+                type="primary" if (a, b) == pair() else "secondary",
+                on_click=session.assign,
+                kwargs={session.A: a, session.B: b},
+                key=session.local("demo-pair", title),
+            )
 
 
 def choose_device() -> None:

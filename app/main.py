@@ -16,6 +16,11 @@ LOGO = ROOT / "assets" / "logo.svg"
 st.set_page_config(page_title="Gaugescope", page_icon=str(LOGO), layout="wide")
 st.logo(str(LOGO), size="large")
 
+with st.sidebar:  # before the navigation, which writes the address
+    inputs.choose_pair()
+    inputs.choose_device()
+    outputs.sidebar_jobs()
+
 page = st.navigation(
     {
         "Models": [
@@ -29,18 +34,25 @@ page = st.navigation(
         ],
         "Coordinates": [
             st.Page(
+                ROOT / "pages" / "atlas.py",
+                title="Atlas",
+                icon=":material/map:",
+                url_path="atlas",
+            ),
+            st.Page(
+                ROOT / "pages" / "lab.py",
+                title="Lab",
+                icon=":material/experiment:",
+                url_path="lab",
+            ),
+            st.Page(
                 ROOT / "pages" / "residual.py",
                 title="Residual",
                 icon=":material/grid_on:",
                 url_path="residual",
-            )
+            ),
         ],
     }
 )
-
-with st.sidebar:
-    inputs.choose_pair()
-    inputs.choose_device()
-    outputs.sidebar_jobs()
 
 page.run()

@@ -1,6 +1,7 @@
 """What every page shows in the same way: verdicts, jobs, explanations, downloads, command lines."""
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,9 @@ from engine.store import Store, default_root
 SHIPPED = ROOT / "assets" / "demo" / "results"
 EVERY = 1.0
 """Seconds between two looks at a running job."""
+
+SMALL, PATIENCE = 10_000_000, 20.0
+"""Parameters of a model that is run without being asked; seconds that a page waits for it."""
 
 
 @cache
@@ -110,7 +114,8 @@ def measured(
         return record
     job = registry().look(question.key)
     if job is not None and not job.over:
-        session.follow(job.key, job.id)
+        if job.key not in session.started():
+            session.follow(job.key, job.id)
         _watch(job.key)
         return None
     _explain_absence(job)
@@ -126,6 +131,29 @@ def measured(
         if about:
             st.caption(about, width="content")
     return None
+
+
+def answered(
+    question: Asked, parameters: int, title: str, label: str, about: str = ""
+) -> Any | None:
+    """The answer of a small model at once, as a dial is turned; of a large one by a button.
+
+    Both are jobs: they take turns on their device and end in the same store.
+    """
+    new = results().get(question.key) is None and registry().look(question.key) is None
+    if parameters <= SMALL and new:
+        with st.spinner(f"{title} …"):
+            _wait(registry().submit(question, results(), title, question.device).key)
+    return measured(question, title, label, about)
+
+
+def _wait(key: str) -> None:
+    """Until a job is over, or patience ends and its progress is shown instead."""
+    for _ in range(int(PATIENCE / 0.02)):
+        job = registry().look(key)
+        if job is None or job.over:
+            return
+        time.sleep(0.02)
 
 
 def start(question: Asked, keeps: Keeps, title: str) -> None:
@@ -178,9 +206,10 @@ def _cancel(job: Job, where: str) -> None:
 def sidebar_jobs() -> None:
     """The jobs that this session follows, and the one its link names."""
     linked = registry().look(st.query_params.get(session.JOB, ""))
-    if linked is not None and not linked.over:
-        session.follow(linked.key, linked.id)
-    if any(not job.over for job in _followed()):
+    running = [linked, *reversed(_followed())]
+    named = next((job for job in running if job is not None and not job.over), None)
+    if named is not None:
+        session.follow(named.key, named.id)
         _watch_all()
     else:
         session.forget([job.key for job in _followed()])

@@ -3,7 +3,7 @@
 What a link carries is bound to the address; the rest is private to a session.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypedDict
 
 import streamlit as st
@@ -13,6 +13,9 @@ A, B = "a", "b"
 DEPTH, METHOD, TOKENS, TRUTH = "depth", "method", "tokens", "truth"
 MATRIX, ORDER, COORDINATE = "matrix", "order", "coordinate"
 ROWS, COLUMNS = "rows", "columns"
+OF, WORD = "of", "word"
+PRESET, LAYER, DRAW, SEVERITY = "preset", "layer", "draw", "severity"
+ANGLE, ELEMENT, SEED, TEXT = "angle", "element", "seed", "text"
 JOB = "job"
 
 # Private to a session.
@@ -60,16 +63,37 @@ def assign(**values: Any) -> None:
         st.session_state[name] = new
 
 
+def within(name: str, offered: Sequence[Any]) -> None:
+    """Before a linked choice is drawn: a value that is not on offer here gives way to the first."""
+    if offered and value(name) is not None and value(name) not in offered:
+        assign(**{name: offered[0]})
+
+
+def keep(name: str, default: Any) -> None:
+    """Before a linked widget of the frame is drawn: restore what a page change left behind.
+
+    The browser takes to the next page only what its widgets hold. A page that is left before they
+    are there loses the address, and the next one would draw the default and report it as a choice.
+    """
+    held = st.session_state.get(name, default)
+    if held != default and name not in st.query_params:
+        assign(**{name: held})
+
+
 def started() -> list[str]:
     """Keys of the jobs that this session started or joined, the oldest first."""
     return st.session_state.setdefault(STARTED, [])
 
 
 def follow(key: str, job: str) -> None:
-    """Remember a job in the session and in the address, so that a reload finds it."""
+    """Remember a job in the session and in the address, so that a reload finds it.
+
+    A page change takes along only what widgets hold: the frame follows a running job in each run.
+    """
     if key not in started():
         started().append(key)
-    st.query_params[JOB] = job
+    if st.query_params.get(JOB) != job:  # every change is a step of the browser's history
+        st.query_params[JOB] = job
 
 
 def forget(keys: Iterable[str]) -> None:

@@ -47,28 +47,37 @@ def check(test: SelfTest | None) -> Verdict:
     shown = number(test.error)
     moved = f"{test.moved:.0%} of {test.tensors} tensors moved"
     text = (
-        f"Random coordinates for everything: {moved}; largest relative change of a logit {shown}."
+        f"Random coordinates for everything: {moved}; largest relative change of a log-probability "
+        f"{shown}."
     )
     if test.moved == 0:
         text = f"{text} No tensor moved, so this shows nothing."
         return Verdict("Self-test", text, "not measured")
-    return Verdict("Self-test", text, test.verdict, shown)
+    alone = [row for row in test.rows if row.kind == "coordinate"]
+    worst = max(alone, key=lambda row: row.error, default=None)
+    if worst is None or worst.error <= test.error:
+        return Verdict("Self-test", text, test.verdict, shown)
+    furthest = number(worst.error)
+    text = f"{text} Changed alone, the {worst.title} is furthest off: {furthest}."
+    return Verdict("Self-test", text, test.verdict, furthest)
 
 
-GROUP = ("family", "layers", "width", "heads", "kv_heads", "head_dim", "ffn", "norm", "activation")
+GROUP = (
+    *("family", "layers", "width", "heads", "kv_heads", "head_dim", "ffn", "experts"),
+    *("norm", "activation", "positions", "tied"),
+)
 NAMES = {
     "kv_heads": "key/value heads",
     "head_dim": "head dimension",
     "ffn": "FFN width",
     "norm": "normalisation",
-    "rotary": "rotary embedding",
     "tied": "tied embeddings",
 }
 
 
 def differences(a: ModelCard, b: ModelCard) -> tuple[str, ...]:
     """What makes the groups of two models differ, each with both values."""
-    values = ((name, getattr(a, name), getattr(b, name)) for name in (*GROUP, "rotary", "tied"))
+    values = ((name, getattr(a, name), getattr(b, name)) for name in GROUP)
     return tuple(
         f"{NAMES.get(name, name)} {left} against {right}"
         for name, left, right in values

@@ -2,47 +2,22 @@
 
 import psutil
 
+from app.numbers import count, number, seconds, size
 from engine.records import ModelCard
 
-
-def number(value: float, digits: int = 2) -> str:
-    """A number in few characters: 9.8, 0.031, 2.1e-6."""
-    if value == 0:
-        return "0"
-    if 1e-3 <= abs(value) < 1e5:
-        return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}"
-    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
-
-
-def seconds(value: float) -> str:
-    """A time in words: "8 s", "3 min", "2 h"."""
-    if value < 90:
-        return f"{max(1, round(value))} s"
-    return f"{round(value / 60)} min" if value < 5400 else f"{value / 3600:.1f} h"
-
-
-def size(count: float) -> str:
-    """A number of bytes: "2.6 MB", "0.4 GB"."""
-    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= step or (unit == "GB" and count >= 1e8):
-            return f"{count / step:.1f} {unit}"
-    return f"{count:.0f} bytes"
-
-
-def count(value: int, one: str, many: str | None = None) -> str:
-    """A count with its noun: "1 coordinate", "47 coordinates"."""
-    return f"{value:,} {one if value == 1 else many or one + 's'}"
+__all__ = ["count", "describe", "memory", "number", "seconds", "size"]
 
 
 def describe(card: ModelCard) -> tuple[str, ...]:
     """A model in five lines."""
     tied = "tied" if card.tied else "untied"
     values = "" if card.kv_heads == card.heads else f" / {card.kv_heads} kv"
+    inner = f"FFN {card.ffn:,} {card.activation}"
+    inner += f" in each of {card.experts} experts" if card.experts else ""
     return (
         f"{card.family} · {count(card.layers, 'layer')} · width {card.width:,}",
-        f"{card.heads} heads{values} of {card.head_dim} · FFN {card.ffn:,} {card.activation}",
-        f"{card.norm} · rotary {card.rotary} · {tied} embeddings · {card.vocabulary:,} tokens",
+        f"{card.heads} heads{values} of {card.head_dim} · {inner}",
+        f"{card.norm} · {card.positions} · {tied} embeddings · vocabulary {card.vocabulary:,}",
         f"{card.parameters:,} parameters · {card.dtype} · {size(card.bytes)} on disk",
         f"fingerprint {card.fingerprint[:12]}",
     )

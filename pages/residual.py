@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from app import controls, findings, inputs, outputs
+from app import findings, inputs, outputs
+from app.controls import residual as controls
 from app.sections import residual
 from engine.errors import Refused
 from engine.questions import Match

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.charts import curves, layers, matching, matrices, tables
+from app.charts import (
+    blocks,
+    cards,
+    conventions,
+    curves,
+    diagrams,
+    experiments,
+    layers,
+    matching,
+    matrices,
+    tables,
+)
 from app.charts.matrices import Window, boxed, heatmap, tile, whole
 from app.charts.theme import DARK, LIGHT, shade
-from engine.records import Assignment
+from engine.records import Assignment, Carrier
 from tests import fakes
 
 WIDE = 11_008
@@ -316,3 +328,254 @@ def test_a_width_of_one_has_itself_as_runner_up():
 def test_the_shade_follows_the_page():
     assert shade("dark") is DARK
     assert shade("light") is shade(None) is LIGHT
+
+
+@pytest.fixture(scope="module")
+def card():
+    return fakes.model_card()
+
+
+def test_every_free_coordinate_has_writers_left_and_readers_right(card):
+    drawn = blocks.layout(card)
+    assert drawn.boxes["word"].tolist() == ["res", "ffn", "grp", "head", "rot", "val"]
+    for word in drawn.boxes["word"]:
+        mine = drawn.tensors[drawn.tensors["word"] == word]
+        assert set(mine["side"]) >= {"written by", "read by"}
+    assert (drawn.tensors.loc[drawn.tensors["side"] == "written by", "x"] < 0.5).all()
+    assert (drawn.tensors.loc[drawn.tensors["side"] == "read by", "x"] > 0.5).all()
+
+
+def test_boxes_of_the_diagram_do_not_overlap_and_hold_their_tensors(card):
+    drawn = blocks.layout(card)
+    tops, ends = drawn.boxes["y"].to_numpy(), drawn.boxes["y2"].to_numpy()
+    assert (tops[1:] > ends[:-1]).all()
+    assert drawn.tensors["y"].max() < drawn.height
+    for _, mine in drawn.tensors.groupby(["word", "side"]):
+        assert (np.diff(np.sort(mine["y"].to_numpy())) >= blocks.LINE).all()
+
+
+def test_an_order_stands_on_the_side_of_what_is_beside_it(card):
+    neutral = frozenset({"grp", "head"})
+    by = {c.tensor.split(".")[-2]: c for c in fakes.carried("grp", *["written"] * 4)}
+    found = {name: blocks.sides(c, "grp", neutral) for name, c in by.items()}
+    assert found == {
+        "q_proj": ("written by",),
+        "k_proj": ("read by",),
+        "v_proj": ("written by",),
+        "o_proj": ("read by",),
+    }
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        "res* ((grp qk) + (grp qk*) + (grp val))",
+        "(grp ((rot + qk) + (rot* + qk*) + val)) res*",
+        "((grp head rot) + (grp rot*) + (grp val)) res*",
+    ],
+)
+def test_a_fused_tensor_stands_on_both_sides(axes: str):
+    carrier = Carrier("h.{l}.c_attn.weight", axes, "written")
+    assert blocks.sides(carrier, "grp", frozenset({"grp", "head"})) == ("written by", "read by")
+
+
+def test_a_weight_and_its_bias_are_one_node_and_names_are_told_apart(card):
+    names = cards.short(["h.{l}.attn.c_proj.weight", "h.{l}.mlp.c_proj.bias", "wte.weight"])
+    assert list(names.values()) == ["attn.c_proj", "mlp.c_proj", "wte"]
+    bias = Carrier("model.layers.{l}.mlp.up_proj.bias", "ffn", "written")
+    rows = [
+        replace(row, carriers=(*row.carriers, bias)) if row.name == "ffn" else row
+        for row in card.coordinates
+    ]
+    found = blocks.nodes(replace(card, coordinates=tuple(rows)))
+    (node,) = [n for n in found if n.word == "ffn" and n.side == "written by"]
+    assert node.label == "up_proj + bias"
+    assert "mlp.up_proj.weight: ffn res*" in node.tip
+    assert "mlp.up_proj.bias: ffn" in node.tip
+
+
+def test_the_chosen_coordinate_changes_the_drawing(card):
+    first, second = (diagrams.block(card, LIGHT, word).to_json() for word in ("res", "val"))
+    assert first != second
+    assert len(first) < LIMIT
+    assert diagrams.block(card, DARK, "res").to_json() != first
+
+
+@pytest.mark.parametrize(("kind", "start"), [("png", b"\x89PNG"), ("svg", b"<svg")])
+def test_the_diagram_is_exported_without_a_browser(card, kind: Any, start: bytes):
+    assert diagrams.image(card, kind).startswith(start)
+
+
+def test_tables_of_a_card_say_what_the_card_says(card):
+    table = cards.coordinates(card, fakes.self_test())
+    assert table["log₁₀ count"].sum() == pytest.approx(card.log10)
+    assert table["continuous"].sum() == card.dimension
+    assert set(table["self-test"]) == {"exact 8.8e-7"}
+    assert set(cards.coordinates(card)["self-test"]) == {"not measured"}
+    assert len(cards.fixed_table(card)) + len(table) == len(card.coordinates)
+    assert cards.blind(card)["holds"].tolist() == ["exactly", "up to ε"]
+    assert len(cards.exported(card)) == len(card.coordinates) + len(card.blind)
+    assert cards.exported(card)["kind"].tolist().count("blind") == 2
+
+
+def test_a_direction_that_moved_nothing_is_not_measured():
+    test = fakes.self_test(moved=0.0)
+    assert set(cards.self_test(test)["result"]) == {"not measured"}
+    broken = fakes.self_test(0.5)
+    assert set(cards.self_test(broken)["result"].str.split().str[0]) == {"broken"}
+
+
+@pytest.mark.parametrize(
+    ("axes", "name", "role", "place"),
+    [
+        ("res (grp head val*)", "val", "read", "1"),
+        ("res* ((grp qk) + (grp qk*) + (grp val))", "qk", "read", "1"),
+        ("(half gain) - 1", "gain", "written", "0"),
+        ("|ffn| res*", "ffn", "named", "name"),
+        ("+ δ", "x", "shifted", "–"),
+    ],
+)
+def test_the_axis_of_a_coordinate_is_named(axes: str, name: str, role: Any, place: str):
+    assert cards.where(Carrier("t", axes, role), name) == place
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    return fakes.experiment()
+
+
+def test_the_marker_stands_in_the_zone_of_the_reserved_word():
+    for error in (0.0, 1e-12, 3e-7, 2e-3, 0.5, 40.0):
+        record = fakes.experiment(error)
+        (marker,) = experiments.meter(record, LIGHT).data
+        low, high = next((a, b) for name, a, b, _ in experiments.ZONES if name == record.verdict)
+        assert low <= marker.x[0] <= high
+
+
+@pytest.mark.parametrize("draw", [experiments.weights, experiments.hidden])
+def test_before_and_after_share_one_centred_scale(experiment, draw):
+    figure = draw(experiment, LIGHT)
+    assert [t.coloraxis for t in figure.data if t.type == "heatmap"] == ["coloraxis"] * 2
+    assert figure.layout.coloraxis.cmin == -figure.layout.coloraxis.cmax
+    before, after = (t.z for t in figure.data if t.type == "heatmap")
+    assert not np.array_equal(before, after)
+    assert len(figure.to_json()) < LIMIT
+
+
+def test_moved_rows_are_marked_and_the_window_keeps_its_numbers():
+    record = fakes.experiment()
+    after = record.weight_before.copy()
+    after[[3, 9]] = after[[9, 3]]
+    named = f"{record.weight}, rows 100 to 163, columns 200 to 295"
+    figure = experiments.weights(replace(record, weight_after=after, weight=named), LIGHT)
+    marks = [trace for trace in figure.data if trace.type == "scatter"]
+    assert [list(trace.y) for trace in marks] == [[103, 109]]
+    assert (figure.data[0].y0, figure.data[0].x0) == (100, 200)
+    assert figure.layout.yaxis.title.text == "axis 0: ffn"
+    assert figure.layout.xaxis.title.text == "axis 1: res*"
+
+
+def test_tokens_stand_on_the_axis_and_are_no_tags(experiment):
+    shown = replace(experiment, pieces=("<s>", " the", "\n", "x" * 30, "", *["a"] * 7))
+    ticks = experiments.hidden(shown, LIGHT).layout.yaxis.ticktext
+    assert ticks[:5] == ("&lt;s&gt;", "·the", "⏎", f"{'x' * 11}…", "–")
+
+
+def test_few_moves_are_joined_and_many_are_points(experiment):
+    assert [t.mode for t in experiments.places(experiment, LIGHT).data] == ["lines", "markers"]
+    order = np.arange(96)
+    order[[4, 7]] = [7, 4]
+    figure = experiments.places(replace(experiment, order=order), LIGHT)
+    assert [tuple(t.y) for t in figure.data] == [(7, 4), (4, 7)]
+    text = replace(experiment, positions=np.array([1, 0, 2]))
+    assert experiments.moves(text)[2] == "token"
+
+
+def test_places_speak_of_the_channels_that_are_shown(experiment):
+    record = replace(experiment, order=np.array([11, 10]), channels=np.array([10, 11]))
+    old, new, what = experiments.moves(record)
+    assert (old.tolist(), new.tolist(), what) == ([11, 10], [10, 11], "channel")
+
+
+def test_an_experiment_without_tensors_or_states_draws_nothing(experiment):
+    nothing = np.zeros((0, 0), np.float16)
+    still = replace(experiment, weight_before=nothing, weight_after=nothing, weight="")
+    assert len(experiments.weights(still, LIGHT).to_json()) < LIMIT
+
+
+def test_a_bias_is_drawn_as_one_row(experiment):
+    row = np.ones((1, 20), np.float16)
+    record = replace(experiment, weight="b.bias: ffn", weight_before=row, weight_after=2 * row)
+    assert experiments.weights(record, LIGHT).layout.xaxis.title.text == "axis 0: ffn"
+
+
+def test_the_tensors_that_moved_are_listed_and_exported(experiment):
+    table = tables.changes(experiment)
+    assert table["relative change"].is_monotonic_decreasing
+    assert set(experiments.arrays(experiment)) >= {"weight_before", "hidden_after", "order"}
+    assert json.loads(tables.as_json(experiment))["preset"] == "ffn-order"
+
+
+def test_linear_and_conv1d_exchange_rows_and_columns(card):
+    assert conventions.convention(card) == "Linear"
+    rows = {row.name: row for row in card.coordinates}
+    table = conventions.table(card, rows["ffn"]).set_index("tensor")
+    assert table.loc["up_proj"].tolist() == [
+        "W_up_proj[perm, :] * s[:, None]",
+        "W_up_proj[:, perm] * s[None, :]",
+    ]
+    assert table.loc["down_proj"].tolist() == [
+        "W_down_proj[:, perm] / s[None, :]",
+        "W_down_proj[perm, :] / s[:, None]",
+    ]
+    assert table.loc["gate_proj", "Linear [out, in]"] == "W_gate_proj[perm, :]"
+
+
+def test_gpt2s_own_layers_are_recognised():
+    carriers = (
+        Carrier("h.{l}.mlp.c_fc.weight", "res* ffn", "read"),
+        Carrier("h.{l}.mlp.c_proj.weight", "ffn* res", "written"),
+        Carrier("wte.weight", "tok res", "written"),
+    )
+    base = fakes.model_card()
+    res = replace(base.coordinates[0], carriers=carriers)
+    gpt2 = replace(base, coordinates=(res, *base.coordinates[1:]), blind=())
+    assert conventions.convention(gpt2) == "Conv1D"
+    table = conventions.table(gpt2, res).set_index("tensor")
+    assert table.loc["c_fc", "Conv1D [in, out]"].startswith("W_c_fc[perm, :]")
+    assert table.loc["c_fc", "Linear [out, in]"].startswith("W_c_fc[:, perm]")
+    assert table.loc["wte"].nunique() == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_lines_of_code_leave_the_function_alone(card, seed: int):
+    """A gated layer written with numpy, changed by the printed lines in either convention."""
+    draw = np.random.default_rng(seed)
+    gate, up = draw.normal(size=(256, 8)), draw.normal(size=(256, 8))
+    down, x = draw.normal(size=(8, 256)), draw.normal(size=(5, 8))
+    perm, s = draw.permutation(256), draw.choice([-2.0, 0.5], 256)
+    table = conventions.table(card, card.coordinates[1]).set_index("tensor")
+
+    def layer(g: np.ndarray, u: np.ndarray, d: np.ndarray) -> np.ndarray:
+        return (np.maximum(x @ g.T, 0) * (x @ u.T)) @ d.T
+
+    for column, turn in (("Linear [out, in]", False), ("Conv1D [in, out]", True)):
+        stored = {"W_gate_proj": gate, "W_up_proj": up, "W_down_proj": down}
+        known = {k: v.T if turn else v for k, v in stored.items()} | {"perm": perm, "s": s}
+        found = [
+            eval(table.loc[name, column], {}, known)
+            for name in ("gate_proj", "up_proj", "down_proj")
+        ]
+        changed = [part.T if turn else part for part in found]
+        assert not np.allclose(changed[1], up)
+        assert np.allclose(layer(*changed), layer(gate, up, down))
+
+
+def test_matrices_act_from_the_side_of_their_axis(card):
+    rows = {row.name: row for row in card.coordinates}
+    value = conventions.table(card, rows["val"]).set_index("tensor")
+    assert value.loc["v_proj", "Linear [out, in]"] == "in each head: M @ W_v_proj"
+    assert value.loc["o_proj", "Linear [out, in]"] == "in each head: W_o_proj @ inv(M)"
+    head = conventions.table(card, rows["head"]).set_index("tensor")
+    assert head.loc["q_proj", "Linear [out, in]"] == "W_q_proj.reshape(2, 3, 16, -1)[:, perm]"
+    assert head.loc["o_proj", "Linear [out, in]"] == "W_o_proj.reshape(-1, 2, 3, 16)[:, :, perm]"

@@ -1,11 +1,13 @@
 """Pages in a simulated browser, on stored records: what is shown, and what each control changes."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from app import opening, outputs, settings
 from app.__main__ import main, started
 from app.settings import ROOT, Settings
 from engine.errors import Refused
-from engine.questions import Align, Check, Inspect, Match
+from engine.questions import Align, Check, Inspect, Lab, Match
+from engine.records import plain
 from engine.store import Store
 from tests import fakes
 from tests.fakes import CONFIG, checkpoint
@@ -23,6 +26,9 @@ from tests.fakes import CONFIG, checkpoint
 MAIN = ROOT / "app" / "main.py"
 RESIDUAL = str(ROOT / "pages" / "residual.py")
 MODELS = str(ROOT / "pages" / "models.py")
+ATLAS = str(ROOT / "pages" / "atlas.py")
+LAB = str(ROOT / "pages" / "lab.py")
+ORDER = "FFN: order of the neurons"
 
 
 @pytest.fixture
@@ -317,6 +323,27 @@ def test_a_job_is_started_shown_and_its_result_appears(pair, monkeypatch):
     assert "self-test: exact 3.0e-6" in text(at)
 
 
+def test_a_running_job_stays_in_the_address_when_the_page_changes(pair, monkeypatch):
+    ended = Event()
+
+    def work(self: Check, progress: Any) -> Any:
+        assert ended.wait(30)
+        return fakes.self_test()
+
+    monkeypatch.setattr(Check, "answer", work)
+    at = opened()
+    key = Check(pair[0]).key
+    at.button(key=f"start:{key}").click().run()
+    assert at.query_params["job"] == [key[:16]]
+    del at.query_params["job"]  # a page change takes along only what widgets hold
+    at = at.switch_page(LAB).run()
+    assert at.query_params["job"] == [key[:16]]
+    ended.set()
+    wait_for(key)
+    at.run()
+    assert "job" not in at.query_params
+
+
 def test_a_failed_job_shows_its_one_line_and_offers_another_try(pair, monkeypatch):
     line = "The text has 12 tokens: give one with at least 256."
 
@@ -348,12 +375,13 @@ def test_names_are_shown_as_text():
     assert outputs.plain("a*b_c|d$e") == r"a\*b\_c\|d\$e"
 
 
-def test_the_first_paint_imports_neither_torch_nor_transformers(measured):
+def test_the_first_paint_imports_neither_torch_nor_transformers(turned):
     code = (
         "import sys; from streamlit.testing.v1 import AppTest;"
         f"at = AppTest.from_file({str(MAIN)!r}, default_timeout=30).run();"
         "assert not at.exception, at.exception; assert at.title[0].value;"
-        f"at.switch_page({RESIDUAL!r}).run(); assert not at.exception;"
+        f"pages = {[ATLAS, LAB, RESIDUAL]!r}\n"
+        "for page in pages: at.switch_page(page).run(); assert not at.exception, at.exception\n"
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -404,6 +432,302 @@ def test_both_configuration_files_are_the_same():
 def test_the_store_of_the_pages_reads_what_comes_with_the_program(measured):
     assert isinstance(outputs.results(), Store)
     assert outputs.SHIPPED in outputs.results().shipped
+
+
+def block(at: AppTest) -> dict[str, Any]:
+    return json.loads(at.get("vega_lite_chart")[0].proto.spec)
+
+
+def tables(at: AppTest) -> list[Any]:
+    return [frame.value for frame in at.dataframe]
+
+
+def test_the_models_page_lists_every_coordinate_with_its_own_number(measured):
+    table = tables(opened())[0]
+    assert table["changed alone"].tolist()[0] == "residual coordinate"
+    assert table["kind"].tolist()[-2:] == ["blind direction"] * 2
+    assert table["result"].tolist()[-1] == "exact 9.9e-7 (up to ε)"
+
+
+def test_the_atlas_opens_with_totals_and_the_measured_word(measured):
+    at = opened(ATLAS)
+    assert at.title[0].value == "Which internal numbers of this model are only names?"
+    assert "10³⁶⁹⁴ settings of the parameters are this same function, and a 4,800-dim" in text(at)
+    assert "exact 1.1e-6" in text(at)
+    assert "2 blind directions (1 of them only up to the ε inside a norm)" in text(at)
+    assert at.code[0].value == f"python -m engine inspect {measured[0]}"
+    labels = [button.label for button in at.get("download_button")]
+    assert labels == ["Table (CSV)", "Card (JSON)", "Diagram (PNG)", "Diagram (SVG)"]
+    assert sum("What would bad look like?" in item.value for item in at.caption) == 2
+
+
+def test_the_atlas_says_not_measured_and_offers_the_self_test(pair, monkeypatch):
+    monkeypatch.setattr(Check, "answer", lambda self, progress: fakes.self_test(2e-6))
+    at = opened(ATLAS)
+    assert "no random change was tried" in text(at)
+    assert set(tables(at)[1]["self-test"]) == {"not measured"}
+    key = Check(pair[0]).key
+    at.button(key=f"start:{key}").click().run()
+    wait_for(key)
+    at.run()
+    assert set(tables(at)[1]["self-test"]) == {"exact 1.6e-6"}
+
+
+def test_the_atlas_shows_the_chosen_row_and_the_other_model(measured):
+    put(Inspect(measured[1]), fakes.model_card("twin", "b" * 16, width=128))
+    at = opened(ATLAS)
+    before = block(at)
+    at.selectbox(key="word").select("value channel").run()
+    assert "value channel · `val`" in [item.value for item in at.subheader]
+    assert len(tables(at)[0]) == 2
+    assert block(at) != before
+    at.selectbox(key="word").select("gain of the attention norm against its readers").run()
+    assert set(tables(at)[0]["role"]) == {"multiplied", "divided"}
+    at.segmented_control(key="of").set_value("B").run()
+    assert tables(at)[1]["size"].tolist()[0] == 128
+    assert at.code[0].value.endswith(measured[1])
+
+
+def test_a_click_on_the_diagram_chooses_a_coordinate(measured):
+    at = opened(ATLAS)
+    at.session_state["block:A:res"] = {"selection": {"clicked": [{"word": "rot"}]}}
+    at.run()
+    assert at.selectbox(key="word").value == "rotary query/key channel"
+    at.selectbox(key="word").select("FFN neuron").run()
+    assert at.selectbox(key="word").value == "FFN neuron"
+
+
+def test_the_criterion_is_three_ticks_and_fixed_rows_have_reasons(measured):
+    found = tables(opened(ATLAS))
+    assert (found[1][["alike", "cancels", "private"]] == "✓").all(axis=None)
+    fixed = found[3]
+    assert fixed["private"].tolist() == ["✗"]
+    assert fixed["why"].tolist() == ["a token id means an entry of the dictionary"]
+
+
+@pytest.mark.parametrize("page", [MODELS, ATLAS, LAB])
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"model_type": "mamba9"}, "Unsupported architecture"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "quantised"),
+        ({"use_moonlight": True}, "use_moonlight"),
+    ],
+)
+def test_a_model_that_cannot_be_explained_gets_a_card(measured, page, extra, message: str):
+    from tests import tiny
+
+    folder = Path(measured[0])
+    shutil.rmtree(folder)
+    tiny.build("llama_gqa", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | extra))
+    at = opened(page)
+    assert message in at.text[0].value
+    assert "Not open: A." in text(at) or "Model A is not open" in text(at)
+    assert not at.get("vega_lite_chart") and not at.get("plotly_chart")
+
+
+@pytest.fixture
+def turned(measured: tuple[str, str]) -> tuple[str, str]:
+    """The pair with the first experiment of the lab stored."""
+    put(Lab(measured[0]), fakes.experiment())
+    return measured
+
+
+@pytest.fixture
+def asked(turned, monkeypatch: pytest.MonkeyPatch) -> list[Lab]:
+    """Every experiment that the page asks for; each answer has its own numbers."""
+    found: list[Lab] = []
+
+    def answer(self: Lab, progress: Any) -> Any:
+        found.append(self)
+        word = {"layer": self.layer, "seed": self.seed, "severity": self.severity}
+        return fakes.experiment(1e-7 * (1 + len(found)), **word)
+
+    monkeypatch.setattr(Lab, "answer", answer)
+    return found
+
+
+def test_the_lab_opens_with_its_stored_experiment(turned):
+    at = opened(LAB)
+    assert "Holds: the weights moved, the output did not." in text(at)
+    assert "exact 1.1e-7" in text(at)
+    assert len(charts(at)) == 4
+    assert at.selectbox(key="preset").value == ORDER
+    assert at.code[0].value == f"python -m engine lab {turned[0]}"
+    assert sum("What would bad look like?" in item.value for item in at.caption) == 4
+    labels = [button.label for button in at.get("download_button")]
+    assert labels == ["Tensors (CSV)", "Record (JSON)", "Matrices (NPZ)"]
+
+
+def test_presets_come_in_the_order_of_the_story_with_two_sentences(turned):
+    from engine.lab.presets import offered
+
+    at = opened(LAB)
+    here = offered(fakes.model_card())
+    assert at.selectbox(key="preset").options == [row.title for row in here]
+    assert " ".join(here[0].says) in text(at)
+
+
+@pytest.mark.parametrize(
+    ("name", "turn", "value"),
+    [
+        ("preset", lambda at: at.selectbox(key="preset").select_index(2), "ffn-gate-left"),
+        ("layer", lambda at: at.select_slider(key="layer").set_value("3"), 3),
+        ("layer", lambda at: at.select_slider(key="layer").set_value("all"), -1),
+        ("severity", lambda at: at.slider(key="severity").set_value(0.5), 0.5),
+        (
+            "draw",
+            lambda at: at.segmented_control(key="draw").set_value("transposition"),
+            "transposition",
+        ),
+        ("element", lambda at: at.text_input(key="element").set_value("(0 3 5)"), "(0 3 5)"),
+        ("seed", lambda at: at.number_input(key="seed").set_value(7), 7),
+        ("seed", lambda at: at.button(key="new-draw").click(), 1),
+        ("device", lambda at: at.selectbox(key="device").select("cpu"), "cpu"),
+        (
+            "text",
+            lambda at: at.selectbox(key="text").select("evaluation"),
+            str(ROOT / "assets" / "text" / "evaluation.txt"),
+        ),
+    ],
+)
+def test_every_dial_asks_another_question_at_once(asked, name, turn, value):
+    at = opened(LAB)
+    before = text(at), charts(at)
+    turn(at).run()
+    assert not at.exception
+    assert [getattr(question, name) for question in asked] == [value]
+    assert text(at) != before[0]
+    assert charts(at)[0] != before[1][0]
+    assert at.code[0].value == asked[0].command
+
+
+def test_the_angle_is_a_dial_where_something_turns(asked):
+    at = opened(LAB)
+    with pytest.raises(KeyError):
+        at.slider(key="angle")
+    at.selectbox(key="preset").select("Attention: turn and scale of a rotary frequency").run()
+    at.segmented_control(key="draw").set_value("angle").run()
+    at.slider(key="angle").set_value(30).run()
+    assert (asked[-1].draw, asked[-1].angle) == ("angle", 30.0)
+
+
+def test_any_coordinate_can_be_changed_by_its_own_group(asked):
+    at = opened(LAB)
+    at.selectbox(key="preset").select("Any coordinate, by its own group").run()
+    assert at.selectbox(key="word").options[:2] == ["residual coordinate", "FFN neuron"]
+    at.selectbox(key="word").select("value channel").run()
+    assert (asked[-1].coordinate, asked[-1].preset) == ("val", "own")
+    assert at.segmented_control(key="draw").options == ["matrix", "angle"]
+
+
+def test_the_other_model_is_turned_too(asked):
+    at = opened(LAB)
+    at.segmented_control(key="of").set_value("B").run()
+    assert asked[-1].model.endswith("twin")
+
+
+def test_a_link_opens_its_experiment(asked):
+    at = AppTest.from_file(str(MAIN), default_timeout=30)
+    link = {"of": "B", "preset": ORDER, "layer": "4", "draw": "transposition", "seed": "3"}
+    for name, value in link.items():
+        at.query_params[name] = value
+    at = at.run().switch_page(LAB).run()
+    last = asked[-1]
+    assert (last.layer, last.draw, last.seed, last.model[-4:]) == (4, "transposition", 3, "twin")
+
+
+def test_a_large_model_waits_for_the_button(measured, monkeypatch):
+    card = replace(fakes.model_card("base", "a" * 16), parameters=outputs.SMALL + 1)
+    put(Inspect(measured[0]), card)
+    monkeypatch.setattr(Lab, "answer", lambda self, progress: fakes.experiment(3e-7))
+    at = opened(LAB)
+    assert f"{ORDER}: not run." in text(at)
+    key = Lab(measured[0]).key
+    at.button(key=f"start:{key}").click().run()
+    wait_for(key)
+    at.run()
+    assert "exact 3.0e-7" in text(at)
+
+
+def test_a_typed_element_that_makes_no_sense_is_told_in_one_line(turned, monkeypatch):
+    line = "The element 'x' makes no sense."
+
+    def refuse(self: Lab, progress: Any) -> None:
+        raise Refused(line)
+
+    monkeypatch.setattr(Lab, "answer", refuse)
+    at = opened(LAB)
+    at.text_input(key="element").set_value("x").run()
+    assert at.text[0].value == line
+    assert not charts(at)
+
+
+def test_a_result_against_the_theory_is_loud(measured):
+    put(Lab(measured[0]), fakes.experiment(0.4, holds=True))
+    assert "This contradicts the theory" in text(opened(LAB))
+
+
+def test_rows_and_columns_stand_side_by_side(turned):
+    table = tables(opened(LAB))[-1]
+    up = table[table["tensor"] == "up_proj"].iloc[0]
+    assert up["Linear [out, in]"].startswith("W_up_proj[perm, :]")
+    assert up["Conv1D [in, out]"].startswith("W_up_proj[:, perm]")
+
+
+@pytest.mark.parametrize(
+    "architecture", ["llama_gqa", "gpt2", "qwen3", "mixtral", "gpt_neox", "vit"]
+)
+def test_the_engine_knows_all_that_the_dials_offer(architecture: str, built):
+    from app.controls import lab
+    from engine.checkpoint import open_checkpoint
+    from engine.inspection import card
+    from engine.lab.plans import plan
+    from engine.lab.presets import offered
+
+    checkpoint = open_checkpoint(str(built(architecture)))
+    about = card(checkpoint)
+    for preset in offered(about):
+        for word in ("", *lab.options(about, preset).values()):
+            for way in lab.draws(about, preset, word):
+                asked = Lab(str(checkpoint.folder), preset.key, word, draw=way)
+                done = plan(checkpoint, about, asked, 8)
+                assert done.draw == way
+
+
+def test_the_printed_command_lines_repeat_the_pages(monkeypatch, tmp_path, capsys):
+    import shlex
+
+    from engine.cli import main as command
+    from tests import tiny
+
+    root = tmp_path / "real"
+    root.mkdir()
+    a = str(tiny.build("llama_gqa", root / "a"))
+    for name, value in Settings(a, a, "cpu", (root,), False).environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GAUGESCOPE_STORE", str(tmp_path / "store"))
+    for shared in (outputs.results, outputs.registry, opening.places):
+        shared.cache_clear()
+    at = opened(LAB)
+    at.select_slider(key="layer").set_value("1").run()
+    at.number_input(key="seed").set_value(5).run()
+    assert not at.exception
+    line = at.code[0].value
+    capsys.readouterr()
+    assert command([*shlex.split(line)[3:], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    shown = outputs.results().get(Lab(a, layer=1, seed=5, device="cpu").key)
+    assert (found["layer"], found["seed"], found["element"]) == (1, 5, shown.element)
+    assert found["effect"] == plain(shown.effect)
+    at = at.switch_page(ATLAS).run()
+    assert command([*shlex.split(at.code[0].value)[3:], "--json"]) == 0
+    card = json.loads(capsys.readouterr().out)["card"]
+    assert card == plain(outputs.results().get(Inspect(a).key))
+    for shared in (outputs.results, outputs.registry, opening.places):
+        shared.cache_clear()
 
 
 @pytest.mark.parametrize("word", ["unsafe_allow_html", "pickle.load", "torch.load", "trust_remote"])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app import findings, verdicts, words
+from app import experiments, findings, inventory, verdicts, words
 from app.verdicts import TONES
 from engine.records import TOLERANCE
 from tests import fakes
@@ -100,11 +100,12 @@ def test_one_fingerprint_is_one_model():
 
 
 def test_different_groups_are_named_with_both_values(cards):
-    other = replace(cards[1], width=128, rotary="pairs (2i, 2i+1)")
+    other = replace(cards[1], width=128, positions="rotary, pairs (2i, 2i + 1)")
     verdict = verdicts.pair(cards[0], other, None)
     assert verdict.headline.startswith("Different groups")
     assert "width 96 against 128" in verdict.text
-    assert "rotary embedding half pairs, base 10000 against pairs (2i, 2i+1)" in verdict.text
+    found = "positions rotary, pairs (i, i + n/2), base 10000 against rotary, pairs (2i, 2i + 1)"
+    assert found in verdict.text
 
 
 def test_a_truth_that_is_not_known_is_not_claimed(cards):
@@ -198,3 +199,80 @@ def test_weights_that_came_no_nearer_are_not_said_to_have(cards):
     assert "did not bring them nearer" in verdicts.pair(*cards, away).text
     assert "50.0%" in verdicts.share_of_coordinates(near)
     assert "did not bring the tensors nearer" in verdicts.share_of_coordinates(away)
+
+
+def test_a_coordinate_that_is_worse_alone_gives_the_number():
+    test = fakes.self_test()
+    rows = (replace(test.rows[0], error=0.02), *test.rows[1:])
+    verdict = verdicts.check(replace(test, rows=rows))
+    assert verdict.badge == "approximate 0.02"
+    assert "Changed alone, the residual coordinate is furthest off: 0.02." in verdict.text
+
+
+def test_the_totals_are_those_of_the_table_and_the_word_is_measured():
+    card = fakes.model_card()
+    verdict = inventory.totals(card, None)
+    assert verdict.headline == (
+        "10³⁶⁹⁴ settings of the parameters are this same function, and a 4,800-dimensional "
+        "family of them."
+    )
+    assert verdict.badge == "not measured"
+    assert "6 indices are only names" in verdict.text
+    assert "577 more dimensions" in verdict.text
+    assert inventory.totals(card, fakes.self_test(0.3)).word == "broken"
+    bare = replace(card, blind=(), coordinates=card.coordinates[:1])
+    assert inventory.totals(bare, None).headline == (
+        "10¹⁷⁹ settings of the parameters are this same function."
+    )
+    assert "No blind direction is known." in inventory.totals(bare, None).text
+
+
+@pytest.mark.parametrize(
+    ("log10", "text"), [(0, "1"), (2.8573325, "720"), (6, "10⁶"), (178.9, "10¹⁷⁹")]
+)
+def test_counts_are_powers_where_they_are_large(log10: float, text: str):
+    assert inventory.power(log10) == text
+
+
+def test_a_fixed_index_is_told_with_its_reason():
+    token = fakes.model_card().coordinates[-1]
+    assert "Nothing may act on it: a token id means" in inventory.about(token)
+    assert "192 continuous dimensions" in inventory.about(fakes.model_card().coordinates[4])
+
+
+@pytest.mark.parametrize(
+    ("error", "holds", "more", "headline"),
+    [
+        (1e-7, True, {}, "Holds: the weights moved, the output did not."),
+        (0.4, False, {}, "Breaks as it must: this is no symmetry."),
+        (0.01, False, {}, "Breaks as it must, by a little: this is no symmetry."),
+        (0.4, True, {}, "This contradicts the theory: the output should have stayed"),
+        (0.01, True, {}, "This contradicts the theory: the output should have stayed"),
+        (1e-7, False, {}, "This contradicts the theory: the output should have moved"),
+        (1e-7, False, {"severity": 0.1}, "Should break, but the change is too small"),
+        (1e-7, False, {"draw": "transposition"}, "Should break, but the change is too small"),
+        (0.01, True, {"coordinate": "scale"}, "Holds up to the ε inside a norm"),
+        (0.4, False, {"symmetry": False}, "No symmetry: the function is another one now."),
+        (1e-7, False, {"symmetry": False}, "No symmetry, but on this text the output stayed."),
+    ],
+)
+def test_an_experiment_is_told_by_what_was_measured(error, holds, more, headline):
+    record = fakes.experiment(error, holds, **more)
+    verdict = experiments.told(record, fakes.model_card())
+    assert verdict.headline.startswith(headline)
+    assert verdict.badge == f"{record.verdict} {words.number(error)}"
+    assert "Measured on 128 tokens." in verdict.text
+
+
+def test_an_experiment_that_moved_nothing_shows_nothing():
+    verdict = experiments.told(fakes.experiment(0.0, tensors=()), fakes.model_card())
+    assert verdict.badge == "not measured"
+    assert verdict.headline == "Nothing was changed."
+
+
+def test_the_hidden_state_is_told_only_where_it_was_measured():
+    card = fakes.model_card()
+    assert "followed the change up to 2.0e-7" in experiments.told(fakes.experiment(), card).text
+    exact = experiments.told(fakes.experiment(equivariance=0.0), card).text
+    assert "to the last bit" in exact
+    assert "Inside" not in experiments.told(fakes.experiment(equivariance=None), card).text

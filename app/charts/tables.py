@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style_render import StylerRenderer
 
-from engine.records import AlignmentReport, Assignment, ModelCard, ResidualMatch
+from engine.records import AlignmentReport, Assignment, Experiment, ResidualMatch
 
 
 def sign_mark(sign: int) -> str:
@@ -128,21 +128,11 @@ def stages(report: AlignmentReport) -> pd.DataFrame:
     )
 
 
-def coordinates(card: ModelCard) -> pd.DataFrame:
-    """A model's coordinates, one row each."""
+def changes(record: Experiment) -> pd.DataFrame:
+    """Every tensor that an experiment moved, the furthest first."""
+    found = sorted(record.tensors, key=lambda change: -change.change)
     return pd.DataFrame(
-        [
-            {
-                "coordinate": row.title,
-                "word": row.name,
-                "group": row.group,
-                "size": row.size,
-                "copies": row.copies,
-                "log₁₀ of its elements": row.log10,
-                "continuous dimension": row.dimension,
-            }
-            for row in card.coordinates
-        ]
+        [{"tensor": c.name, "axes": c.axes, "relative change": c.change} for c in found]
     )
 
 

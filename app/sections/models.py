@@ -3,12 +3,12 @@
 import streamlit as st
 
 from app import inputs, outputs, verdicts, words
-from app.charts import layers, tables
+from app.charts import cards, layers, tables
 from app.charts.theme import shade
 from app.outputs import Download
 from engine.errors import Refused
 from engine.questions import Align, Check, Inspect
-from engine.records import AlignmentReport, ModelCard
+from engine.records import AlignmentReport, ModelCard, SelfTest
 
 TOUR = {
     "Start with the verdict.": "It says in words whether A and B compute the same thing, with the "
@@ -17,7 +17,11 @@ TOUR = {
     "internal coordinate a random name, sign or angle, and checks that the output stays the same.",
     "Compare the two maps.": "Left: how far the files are apart. Right: what remains once B is put "
     "into A's coordinates. What disappears was only a matter of names.",
-    "Open Residual in the sidebar.": "There you see which coordinate of B is which of A, one by "
+    "Open Atlas in the sidebar.": "There you see which numbers inside a model are only names, "
+    "which tensors carry each, and how many settings of the weights are this same function.",
+    "Turn a dial in the Lab.": "Choose an experiment, a layer and how far to turn: the weights "
+    "move. Does the output? Some changes hold exactly, others break as they must.",
+    "Open Residual.": "There you see which coordinate of B is which of A, one by "
     "one, and why a match that ignores flipped signs stops half way.",
     "Bring your own models.": "Change A or B in its card: a folder with safetensors, or an id on "
     "the hub. The address in your browser follows; send it to share the view.",
@@ -25,7 +29,7 @@ TOUR = {
 
 
 def tour() -> None:
-    """Five steps through the program."""
+    """Seven steps through the program."""
     with st.popover("Guided tour", icon=":material/tour:"):
         for number, (title, text) in enumerate(TOUR.items(), start=1):
             st.markdown(f"**{number}. {title}** {text}")
@@ -46,13 +50,27 @@ def side(letter: inputs.Letter, spec: str) -> ModelCard | None:
             outputs.refuse(str(refusal))
             return None
         st.markdown("  \n".join(outputs.plain(line) for line in words.describe(card)))
-        _self_test(letter, spec, path)
-        with st.expander("Its internal coordinates"):
-            st.dataframe(tables.coordinates(card), hide_index=True, width="stretch")
+        test = _self_test(letter, spec, path)
+        _rows(card, test)
         return card
 
 
-def _self_test(letter: str, spec: str, path: str) -> None:
+def _rows(card: ModelCard, test: SelfTest | None) -> None:
+    """Its coordinates, each with its own number once the self-test has run."""
+    if test is None:
+        with st.expander("Its internal coordinates"):
+            table = cards.coordinates(card).drop(columns=[*cards.TICKS, "self-test"])
+            st.dataframe(table, hide_index=True, width="stretch")
+        return
+    with st.expander("Its internal coordinates, each changed alone"):
+        st.dataframe(cards.self_test(test), hide_index=True, width="stretch")
+        st.caption(
+            "Coordinates first, blind directions below. Those marked “up to ε” are true only up to "
+            "the small number inside a norm. The Atlas page says what each is."
+        )
+
+
+def _self_test(letter: str, spec: str, path: str) -> SelfTest | None:
     """The reserved word with its number, or the button that measures it."""
     question = Check(path, device=inputs.chosen_device())
     record = outputs.known(question)
@@ -62,6 +80,7 @@ def _self_test(letter: str, spec: str, path: str) -> None:
         if record is None:
             title = f"Self-test of {inputs.label(spec)}"
             outputs.measured(question, title, "Run the self-test")
+    return record
 
 
 def pictures(report: AlignmentReport) -> None:

@@ -3,9 +3,10 @@
 import pandas as pd
 import streamlit as st
 
-from app import controls, findings, outputs
+from app import findings, outputs
 from app.charts import curves, matching, matrices, tables
 from app.charts.theme import Shade, config, shade
+from app.controls import residual as controls
 from app.outputs import Download
 from engine.questions import Match
 from engine.records import ResidualMatch

@@ -1,0 +1,1 @@
+"""The controls of the pages, one module a page."""
