@@ -93,6 +93,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="session")
+def engine_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server on the demo models and the engine, with nothing of its device stored."""
+    folder = tmp_path_factory.mktemp("engine")
+    settings = Settings("demo:base", "demo:seed-1", "cpu", (folder,), False)
+    with serving(folder, settings, {}) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")

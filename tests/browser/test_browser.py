@@ -2,16 +2,13 @@
 
 import http.client
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
-from app.settings import Settings
-from engine.sources import demos
-from tests.browser.conftest import WAIT, Site, fresh, serving
+from tests.browser.conftest import WAIT, Site, fresh
 
 pytestmark = pytest.mark.browser
 expect.set_options(timeout=WAIT)
@@ -67,6 +64,70 @@ def test_the_pair_stays_when_the_page_changes(site: Site, page: Page):
     expect(verdict(page)).to_contain_text("800 of 800 coordinates found")
     page.get_by_role("link", name="Models").click()
     expect(verdict(page)).to_contain_text("Not the same function.")
+
+
+def go(page: Page, name: str) -> None:
+    """Click a page's name and wait for nothing."""
+    page.get_by_role("link", name=name).click(no_wait_after=True)
+
+
+def model_b(page: Page):
+    """The field of B in the sidebar."""
+    return page.get_by_test_id("stSidebar").get_by_role("combobox", name="B", exact=True)
+
+
+def test_the_pair_stays_when_pages_change_faster_than_they_are_drawn(site: Site, page: Page):
+    page.goto(f"{site.address}/?b=wide")
+    expect(verdict(page)).to_contain_text("Not the same function.")
+    for pause in (0, 20, 50, 100, 200, 400):
+        go(page, "Residual")
+        page.wait_for_timeout(pause)
+        go(page, "Models")
+        page.wait_for_timeout(pause)
+    expect(page).to_have_url(f"{site.address}/?b=wide")
+    expect(verdict(page)).to_contain_text("Not the same function.")
+    expect(model_b(page)).to_have_value("wide")
+
+
+def test_the_pair_stays_when_a_page_is_left_before_its_fields_are_there(site: Site, page: Page):
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/Selectbox.*.js", hold)
+    page.goto(f"{site.address}/?b=wide")
+    expect(verdict(page)).to_contain_text("Not the same function.")
+    assert held, "the fields were drawn at once"
+    go(page, "Residual")
+    expect(page).to_have_url(f"{site.address}/residual?b=wide")
+    expect(verdict(page)).to_contain_text("800 of 800 coordinates found")
+    for route in held:
+        route.continue_()
+    expect(model_b(page)).to_have_value("wide")
+    go(page, "Models")
+    expect(verdict(page)).to_contain_text("Not the same function.")
+    page.go_back()
+    expect(verdict(page)).to_contain_text("800 of 800 coordinates found")
+    page.reload()
+    expect(verdict(page)).to_contain_text("800 of 800 coordinates found")
+
+
+def test_back_and_forward_restore_the_pair_of_each_view(site: Site, page: Page):
+    page.goto(site.address)
+    expect(verdict(page)).to_contain_text("Same function")
+    expect(model_b(page)).to_have_value("twin")
+    go(page, "Residual")
+    expect(verdict(page)).to_contain_text("96 of 96")
+    shown(page)
+    model_b(page).fill("wide")
+    model_b(page).press("Enter")
+    expect(verdict(page)).to_contain_text("800 of 800")
+    page.go_back()
+    expect(verdict(page)).to_contain_text("Same function")
+    page.go_forward()
+    expect(verdict(page)).to_contain_text("800 of 800")
+    expect(model_b(page)).to_have_value("wide")
 
 
 def test_a_dragged_box_is_shown_at_full_resolution(site: Site, page: Page):
@@ -142,19 +203,6 @@ def test_pages_fit_their_window(
         assert (tmp_path / f"{path or 'models'}-{width}.png").stat().st_size > 10_000
 
 
-@pytest.fixture(scope="module")
-def engine_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server on the demo models with nothing stored."""
-    names = demos()
-    if len(names) < 2:
-        pytest.skip("there are no demo models yet")
-    other = "seed-1" if "seed-1" in names else names[1]
-    folder = tmp_path_factory.mktemp("engine")
-    settings = Settings("demo:base", f"demo:{other}", "cpu", (folder,), False)
-    with serving(folder, settings, {}) as served:
-        yield served
-
-
 def test_a_job_is_found_again_after_a_reload_and_in_another_tab_and_is_cancelled(
     engine_site: Site, browser: Browser
 ):
@@ -169,6 +217,10 @@ def test_a_job_is_found_again_after_a_reload_and_in_another_tab_and_is_cancelled
         with fresh(browser) as other:
             other.goto(f"{engine_site.address}/?{urlsplit(page.url).query}")
             side = other.get_by_test_id("stSidebar")
+            expect(side).to_contain_text("Running")
+            go(other, "Atlas")
+            expect(other).to_have_url(re.compile("/atlas.*job="))
+            other.reload()
             expect(side).to_contain_text("Running")
             side.get_by_role("button", name="Cancel").click()
             expect(side).not_to_contain_text("Running")
