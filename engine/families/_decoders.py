@@ -42,12 +42,13 @@ def block(
     tensors: Tensors,
     attention: tuple[str, ...] = (QUERIES, KEYS, VALUES),
     ffn: tuple[str, ...] = (GATE, UP),
+    down: tuple[str, ...] = (DOWN,),
 ) -> tuple[Blind, ...]:
     """Llama's: gains, the scale of the stream, values against outputs, the head's common vector."""
     biases = (_rows.value_bias(VALUE_BIAS, OUT, OUT_BIAS),)
     return (
         *gains(tensors, attention=attention, ffn=ffn),
-        _rows.stream(tensors, written(tensors, EMBEDDING, OUT, DOWN), (LAST,)),
+        _rows.stream(tensors, written(tensors, EMBEDDING, OUT, *down), (LAST,)),
         *(biases if OUT_BIAS in written(tensors, OUT) else ()),
         _rows.common_logit(),
     )

@@ -1,7 +1,7 @@
 """Mixtral: Llama's attention, and experts that live in the names of their tensors."""
 
 from engine.blind import Blind, Move
-from engine.families._rows import common_logit, gain, last_gain, stream
+from engine.families import _decoders
 from engine.families.llama import FAMILY as LLAMA
 from engine.family import Coordinate, Family
 from engine.groups import MONOMIAL, PERMUTATION
@@ -11,19 +11,15 @@ _MOE = _LAYER + "block_sparse_moe."
 _EXPERT = _MOE + "experts.{exp}."
 
 _TENSORS = {
-    "model.embed_tokens.weight": "tok res",
-    _LAYER + "input_layernorm.weight": "|res|",
-    _LAYER + "self_attn.q_proj.weight": "(grp head rot) res*",
-    _LAYER + "self_attn.k_proj.weight": "(grp rot*) res*",
-    _LAYER + "self_attn.v_proj.weight": "(grp val) res*",
-    _LAYER + "self_attn.o_proj.weight": "res (grp head val*)",
-    _LAYER + "post_attention_layernorm.weight": "|res|",
+    **{
+        name: axes
+        for name, axes in LLAMA.tensors.items()
+        if ".mlp." not in name and "?attention_bias" not in name
+    },
     _MOE + "gate.weight": "exp res*",
     _EXPERT + "w1.weight": "|ffn| res*",
     _EXPERT + "w3.weight": "ffn res*",
     _EXPERT + "w2.weight": "res ffn*",
-    "model.norm.weight": "|res|",
-    "lm_head.weight?!tie_word_embeddings": "tok res*",
 }
 
 
@@ -70,31 +66,15 @@ FAMILY = Family(
         "router_jitter_noise": "training only",
     },
     hidden={
-        "in model.layers.{l}": "res",
-        "out model.layers.{l}.self_attn.q_proj": "(grp head rot)",
-        "out model.layers.{l}.self_attn.k_proj": "(grp rot*)",
-        "in model.layers.{l}.self_attn.o_proj": "(grp head val)",
+        **{name: axes for name, axes in LLAMA.hidden.items() if axes != "ffn"},
         "out model.layers.{l}.mlp.gate": "exp",
     },
     blind=(
-        gain(
-            _TENSORS, "att", "attention norm", (_LAYER + "input_layernorm.weight",),
-            tuple(f"{_LAYER}self_attn.{word}_proj.weight" for word in "qkv"),
-        ),
-        gain(
-            _TENSORS, "mlp", "FFN norm", (_LAYER + "post_attention_layernorm.weight",),
-            (_MOE + "gate.weight", _EXPERT + "w1.weight", _EXPERT + "w3.weight"),
-        ),
-        last_gain(("model.norm.weight",)),
-        common_logit(),
-        router(_MOE + "gate.weight"),
-        stream(
+        *_decoders.block(
             _TENSORS,
-            (
-                "model.embed_tokens.weight", _LAYER + "self_attn.o_proj.weight",
-                _EXPERT + "w2.weight",
-            ),
-            ("model.norm.weight",),
+            ffn=(_MOE + "gate.weight", _EXPERT + "w1.weight", _EXPERT + "w3.weight"),
+            down=(_EXPERT + "w2.weight",),
         ),
+        router(_MOE + "gate.weight"),
     ),
 )  # fmt: skip

@@ -2,15 +2,9 @@
 
 from dataclasses import replace
 
+from engine.families import _decoders
 from engine.families._coordinates import GAIN, HALF, HALF_TURN
-from engine.families._rows import (
-    common_logit,
-    gain,
-    last_gain,
-    norms_of_each_head,
-    stream,
-    value_bias,
-)
+from engine.families._rows import norms_of_each_head
 from engine.families.mixtral import FAMILY as MIXTRAL
 from engine.families.mixtral import router
 from engine.families.qwen_moe import FAMILY as QWEN2_MOE
@@ -62,26 +56,12 @@ FAMILY = replace(
         "out model.layers.{l}.self_attn.k_proj": _K,
     },
     blind=(
-        gain(
-            _TENSORS, "att", "attention norm", (_LAYER + "input_layernorm.weight",),
-            tuple(f"{_ATT}{word}_proj.weight" for word in "qkv"),
-        ),
-        gain(
-            _TENSORS, "mlp", "FFN norm", (_LAYER + "post_attention_layernorm.weight",),
-            (_MLP + "gate.weight", _EXPERT + "gate_proj.weight", _EXPERT + "up_proj.weight"),
-        ),
-        last_gain(("model.norm.weight",)),
-        common_logit(),
-        router(_MLP + "gate.weight"),
-        value_bias(_ATT + "v_proj.bias", _ATT + "o_proj.weight", _ATT + "o_proj.bias"),
-        *norms_of_each_head(),
-        stream(
+        *_decoders.block(
             _TENSORS,
-            (
-                "model.embed_tokens.weight", _ATT + "o_proj.weight", _ATT + "o_proj.bias",
-                _EXPERT + "down_proj.weight",
-            ),
-            ("model.norm.weight",),
+            ffn=(_MLP + "gate.weight", _EXPERT + "gate_proj.weight", _EXPERT + "up_proj.weight"),
+            down=(_EXPERT + "down_proj.weight",),
         ),
+        router(_MLP + "gate.weight"),
+        *norms_of_each_head(),
     ),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from engine.families._rows import common_logit, gain, last_gain, stream
+from engine.families import _decoders
 from engine.families.mixtral import FAMILY as MIXTRAL
 from engine.families.mixtral import router
 from engine.family import Coordinate
@@ -71,28 +71,15 @@ FAMILY = replace(
     },
     hidden={**MIXTRAL.hidden, "in model.layers.{l}.mlp.shared_expert.down_proj": "sffn"},
     blind=(
-        gain(
-            _TENSORS, "att", "attention norm", (_LAYER + "input_layernorm.weight",),
-            tuple(f"{_ATT}{word}_proj.weight" for word in "qkv"),
-        ),
-        gain(
-            _TENSORS, "mlp", "FFN norm", (_LAYER + "post_attention_layernorm.weight",),
-            (
+        *_decoders.block(
+            _TENSORS,
+            ffn=(
                 _MLP + "gate.weight", _EXPERT + "gate_proj.weight", _EXPERT + "up_proj.weight",
                 _SHARED + "gate_proj.weight", _SHARED + "up_proj.weight",
                 _MLP + "shared_expert_gate.weight",
             ),
+            down=(_EXPERT + "down_proj.weight", _SHARED + "down_proj.weight"),
         ),
-        last_gain(("model.norm.weight",)),
-        common_logit(),
         router(_MLP + "gate.weight"),
-        stream(
-            _TENSORS,
-            (
-                "model.embed_tokens.weight", _ATT + "o_proj.weight", _EXPERT + "down_proj.weight",
-                _SHARED + "down_proj.weight",
-            ),
-            ("model.norm.weight",),
-        ),
     ),
 )  # fmt: skip

@@ -155,9 +155,10 @@ def differences(done: Plan) -> tuple[tuple[TensorChange, ...], Weight]:
     changes: list[TensorChange] = []
     best: tuple[int, str] | None = None
     for name in done.after.names:
-        x, y = done.origin(name).double(), done.after.read(name).double()
-        if torch.equal(x, y):
+        x, y = done.origin(name), done.after.read(name)
+        if x is y or torch.equal(x, y):
             continue
+        x, y = x.double(), y.double()
         change = float((y - x).norm() / x.norm().clamp(min=1e-300))
         changes.append(TensorChange(name, done.row(name), change))
         rank = (not done.carries(name)) + 2 * (x.ndim < 2)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -25,6 +26,9 @@ from engine.questions import Lab
 from engine.records import ModelCard
 from engine.slide import possible, slide
 from engine.symmetry import Symmetry
+
+KEPT = 300_000_000
+"""Parameters up to which an experiment keeps the model's tensors in memory."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +126,14 @@ def coordinate(card: ModelCard, preset: Preset, asked: str) -> str:
 
 
 def _source(checkpoint: Checkpoint) -> Source:
+    """The tensors in float32 or finer; those of a model of modest size are read once."""
+
     def read(name: str) -> Tensor:
         x = checkpoint.read(name)
         return x.float() if x.is_floating_point() and x.dtype != torch.float64 else x
 
-    return Source(read, tuple(checkpoint.headers), checkpoint.config)
+    kept = cache(read) if checkpoint.parameters <= KEPT else read
+    return Source(kept, tuple(checkpoint.headers), checkpoint.config)
 
 
 def _reordered(still: Plan, asked: Lab, length: int) -> Plan:
