@@ -334,10 +334,10 @@ def test_a_running_job_stays_in_the_address_when_the_page_changes(pair, monkeypa
     at = opened()
     key = Check(pair[0]).key
     at.button(key=f"start:{key}").click().run()
-    assert at.query_params["job"] == [key[:16]]
+    assert key[:16] in at.query_params["job"]
     del at.query_params["job"]  # a page change takes along only what widgets hold
-    at = at.switch_page(LAB).run()
-    assert at.query_params["job"] == [key[:16]]
+    at = at.switch_page(ATLAS).run()
+    assert key[:16] in at.query_params["job"]
     ended.set()
     wait_for(key)
     at.run()
