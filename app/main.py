@@ -51,6 +51,12 @@ page = st.navigation(
                 icon=":material/grid_on:",
                 url_path="residual",
             ),
+            st.Page(
+                ROOT / "pages" / "heads.py",
+                title="Heads",
+                icon=":material/schema:",
+                url_path="heads",
+            ),
         ],
     }
 )

@@ -1,8 +1,12 @@
 """Numbers and amounts in few characters."""
 
+import math
+
 
 def number(value: float, digits: int = 2) -> str:
     """A number in few characters: 9.8, 0.031, 2.1e-6."""
+    if not math.isfinite(value):
+        return "no number" if math.isnan(value) else "∞" if value > 0 else "−∞"
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e5:

@@ -105,9 +105,18 @@ def known(question: Question) -> Any | None:
 
 
 def measured(
-    question: Asked, title: str, label: str, about: str = "", keeps: Keeps | None = None
+    question: Asked,
+    title: str,
+    label: str,
+    about: str = "",
+    keeps: Keeps | None = None,
+    *,
+    where: str = "",
 ) -> Any | None:
-    """The stored answer; else the job that makes it, or a button that starts one."""
+    """The stored answer; else the job that makes it, or a button that starts one.
+
+    `where` tells two places of a page apart that may ask the same.
+    """
     keeps = keeps or results()
     record = keeps.get(question.key)
     if record is not None:
@@ -116,14 +125,14 @@ def measured(
     if job is not None and not job.over:
         if job.key not in session.started():
             session.follow(job.key, job.id)
-        _watch(job.key)
+        _watch(job.key, where)
         return None
     _explain_absence(job)
     with st.container(horizontal=True, vertical_alignment="center"):
         again = job is not None and job.state in {"failed", "cancelled"}
         st.button(
             f"{label} again" if again else label,
-            key=session.local("start", question.key),
+            key=session.local("start", *filter(None, (where,)), question.key),
             on_click=start,
             args=(question, keeps, title),
             icon=":material/play_arrow:",
@@ -171,16 +180,19 @@ def _explain_absence(last: Job | None) -> None:
 
 
 @st.fragment(run_every=EVERY)
-def _watch(key: str) -> None:
+def _watch(key: str, where: str = "") -> None:
     """A running job in the page; it only reads, and reruns the page when the job is over."""
     job = registry().look(key)
     if job is None or job.over:
         st.rerun()
     with st.container(
-        border=True, horizontal=True, vertical_alignment="center", key=session.local("job", job.id)
+        border=True,
+        horizontal=True,
+        vertical_alignment="center",
+        key=session.local("job", where, job.id),
     ):
         _bar(job)
-        _cancel(job, "page")
+        _cancel(job, f"page{where}")
 
 
 def _bar(job: Job) -> None:

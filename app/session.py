@@ -16,6 +16,9 @@ ROWS, COLUMNS = "rows", "columns"
 OF, WORD = "of", "word"
 PRESET, LAYER, DRAW, SEVERITY = "preset", "layer", "draw", "severity"
 ANGLE, ELEMENT, SEED, TEXT = "angle", "element", "seed", "text"
+HEAD, OTHER, TERM, AGAINST = "head", "other", "term", "against"
+COST, STAGE2, USING = "cost", "stage2", "using"
+FREQUENCY, TURN, MODULUS = "frequency", "turn", "modulus"
 JOB = "job"
 
 # Private to a session.

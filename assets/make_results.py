@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assets.shapes import SHAPES
 from engine.lab.presets import offered
-from engine.questions import Align, Check, Inspect, Lab, Match, Question
+from engine.questions import Align, Check, Heads, Inspect, Lab, Match, Question, Turn
 from engine.sources import demos
 from engine.store import Store
 
@@ -41,8 +41,11 @@ def shipped() -> Iterator[Question]:
     for preset in offered(Inspect(BASE).answer()):
         yield Lab(BASE, preset=preset.key)
     for a, b in PAIRS:
-        yield from (Align(a, b), Match(a, b))
+        yield from (Align(a, b), Match(a, b), Heads(a, b))
     yield Match(*TWINS, using="weights")
+    yield Turn(*TWINS)
+    for model in (BASE, *others):
+        yield Heads(model, model)
 
 
 def main() -> None:

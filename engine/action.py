@@ -33,8 +33,10 @@ def act(g: Symmetry, name: str, read: Read) -> Shaped[Tensor, "*shape"]:
     if x.dtype.itemsize < torch.float32.itemsize and not all(e.exact for e in here.values()):
         x = x.float()
     change = partial(_move, g.family, here)
-    changed = axes.rewrite(x + row.offset if row.offset else x, row.axes, g.sizes, change)
-    return changed - row.offset if row.offset else changed
+    if not row.offset:
+        return axes.rewrite(x, row.axes, g.sizes, change)
+    changed = axes.rewrite(x.double() + row.offset, row.axes, g.sizes, change)
+    return (changed - row.offset).to(x.dtype)
 
 
 def elements(g: Symmetry, row: Row) -> dict[str, Element]:

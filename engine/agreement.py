@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import Refused
-
 if TYPE_CHECKING:
     from engine.family import Family
 
@@ -63,15 +61,9 @@ def complete(config: Mapping[str, Any]) -> dict[str, Any]:
 
     Refused for values that it does not accept.
     """
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: PLC0415 (slow)
+    from engine.network import configuration  # noqa: PLC0415 (torch is slow to import)
 
-    try:
-        return CONFIG_MAPPING[config["model_type"]].from_dict(dict(config)).to_dict()
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise Refused(
-            f"transformers does not accept this configuration ({reason}); mend config.json."
-        ) from error
+    return configuration(config).to_dict()
 
 
 def rope(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Putting B into A's coordinates, one layer of both at a time."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,9 @@ from engine.errors import Progress, Refused, silent
 from engine.family import Family
 from engine.groups import COMMON_SIGN, Trivial
 from engine.heads import gather
-from engine.stages import STAGES, Solver
+from engine.questions import Stage2
+from engine.records import LayerStage
+from engine.stages import STAGES, UNIT, Solver
 from engine.symmetry import Symmetry, words
 
 Tensors = Mapping[str, Tensor]
@@ -87,12 +89,16 @@ def align(
     *,
     signs: bool = True,
     only: Collection[str] = (),
+    stage2: Stage2 = "full",
+    told: Callable[[LayerStage], None] = lambda _: None,
     progress: Progress = silent,
 ) -> tuple[Symmetry, Mapping[str, list[float]]]:
     """g with g · B ≈ A, and the relative margins that each stage met, by coordinate.
 
     `correlation` is C of the residual coordinates (rows A): from activations, or from
-    `start_from_embedding`. With `signs` off only S_d is searched, as git re-basin does.
+    `start_from_embedding`. With `signs` off only S_d is searched, as git re-basin does. `stage2` of
+    the heads: all of it, turns and orthogonal matrices only, or none (Tran et al. 2026). `told` is
+    given what each stage of each layer did to the distance.
     """
     family = a.family
     chosen = words(family, only) & family.carried(b.headers)
@@ -101,36 +107,64 @@ def align(
     found: dict[str, Element] = {}
     seen: dict[str, list[float]] = {}
     if "res" in chosen:
-        common = family.coordinates["res"].group == COMMON_SIGN
-        best = match(correlation, absolute=signs, signs=signs, common=common)
-        found["res"] = Ordered(
-            torch.from_numpy(best.permutation), torch.from_numpy(best.sign).double()
-        )
-        seen["res"] = [float(best.margin.min())]
+        found["res"], margin = residual(family, correlation, signs=signs)
+        seen["res"] = [margin]
     g = Symmetry(family, a.config, found, b.fingerprint, a.fingerprint, (b.name, a.name))
     for layer in (*range(a.layers), None):
         progress((layer or 0) / a.layers, f"layer {layer} of {a.layers}")
         theirs, own = (layer_tensors(c, layer) for c in (a, b))
         mine = {n: act(g, n, own.__getitem__) for n in own}
-        for names, solver in stages(family, sizes, chosen, layer):
+        for names, solver in stages(family, sizes, chosen, layer, stage2):
             solved = solver(family, sizes, theirs, mine)
             step = {family.key(n, layer): solved.elements[n] for n in names}
             found |= step
             here = replace(g, elements=step)
+            before = apart(family, theirs, mine, names)
             mine = {n: act(here, n, mine.__getitem__) for n in mine}
+            after = apart(family, theirs, mine, names)
+            told(LayerStage(layer, " ".join(names), before, after, solved.margin))
             for n in names:
                 seen.setdefault(n, []).extend([] if solved.margin is None else [solved.margin])
     return replace(g, elements=dict(found)), seen
 
 
+def residual(
+    family: Family, correlation: np.ndarray, *, signs: bool = True
+) -> tuple[Ordered, float]:
+    """The residual coordinates' element from their correlation, and its smallest margin."""
+    common = family.coordinates["res"].group == COMMON_SIGN
+    best = match(correlation, absolute=signs, signs=signs, common=common)
+    order, sign = torch.from_numpy(best.permutation), torch.from_numpy(best.sign).double()
+    return Ordered(order, sign), float(best.margin.min())
+
+
+def apart(family: Family, a: Tensors, b: Tensors, names: Collection[str]) -> float:
+    """√(Σ ‖A − B‖² / Σ ‖A‖²) over the tensors that carry one of some coordinates."""
+    gap = own = 0.0
+    for name, x in a.items():
+        row = family.row(name)
+        if name in b and set(names) & {*row.places, *(leg.name for leg in legs(row.axes))}:
+            mine, theirs = common(x.float(), b[name].float())
+            gap += float((mine - theirs).square().sum(dtype=torch.float64))
+            own += float(mine.square().sum(dtype=torch.float64))
+    return float(np.sqrt(gap / max(own, 1e-300)))
+
+
 def stages(
-    family: Family, sizes: Sizes, chosen: Collection[str], layer: int | None
+    family: Family,
+    sizes: Sizes,
+    chosen: Collection[str],
+    layer: int | None,
+    stage2: Stage2 = "full",
 ) -> Iterator[tuple[tuple[str, ...], Solver]]:
     """The stages that a layer of this family has (None: what belongs to no layer)."""
     for words_of, solver in STAGES:
         names = tuple(n for n in words_of if n in chosen and sizes[n])
         if names and (names[0] in family.per_layer) == (layer is not None):
-            yield names, solver
+            if stage2 == "full" or names[0] not in UNIT:
+                yield names, solver
+            elif stage2 == "orthogonal":
+                yield names, UNIT[names[0]]
 
 
 def require_whole_stages(chosen: Collection[str], family: Family) -> None:

@@ -52,6 +52,7 @@ class Blind:
     shift: str = ""
     moves: tuple[Move, ...] = ()
     needs: tuple[str, ...] = ()  # tensors that must be there, though they do not move
+    head: bool = False  # it takes an output layer for granted
     approximate: bool = False  # true up to the ε inside a norm
 
     @property

@@ -5,25 +5,50 @@ line), 2 usage.
 """
 
 import json
-import sys
-from collections.abc import Callable, Iterable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
-import numpy as np
 import typer
-from tqdm import tqdm
 
 from engine import summaries
 from engine.checkpoint import open_checkpoint
-from engine.errors import Progress, Refused
-from engine.questions import Align, Check, Inspect, Lab, Match, Question
-from engine.records import Experiment, ModelCard, ResidualMatch, SelfTest, plain
-from engine.store import Store, default_root
+from engine.errors import Refused
+from engine.options import (
+    A,
+    B,
+    By,
+    Costs,
+    Count,
+    Depth,
+    Device,
+    Dtype,
+    Inside,
+    Json,
+    Known,
+    Layer,
+    Model,
+    Only,
+    Out,
+    Seed,
+    Signs,
+    Switch,
+    Text,
+    Tokens,
+    Using,
+)
+from engine.questions import Align, Check, Heads, Inspect, Lab, Match, Turn
+from engine.records import (
+    Experiment,
+    HeadsReport,
+    ModelCard,
+    ResidualMatch,
+    SelfTest,
+    TurnReport,
+    plain,
+)
+from engine.terminal import emit, keep, listed, one_of, save_match, say, solve, watched
 from engine.writing import new_folder
 
-T = TypeVar("T")
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 
@@ -35,46 +60,6 @@ app = typer.Typer(
     help="Symmetries of transformer checkpoints. MODEL is a folder, hf:owner/name, a .gguf file, "
     "demo:NAME or smollm2.",
 )
-
-
-class Using(StrEnum):
-    """Where correlations come from."""
-
-    weights = "weights"
-    activations = "activations"
-
-
-class Switch(StrEnum):
-    """On or off."""
-
-    on = "on"
-    off = "off"
-
-
-class Known(StrEnum):
-    """What the matching is compared with."""
-
-    planted = "planted"
-    identity = "identity"
-    none = "none"
-
-
-Model = Annotated[str, typer.Argument(metavar="MODEL")]
-A = Annotated[str, typer.Argument(metavar="A", help="the reference")]
-B = Annotated[
-    str, typer.Argument(metavar="B", help="what is compared with A, or put into its coordinates")
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps")]
-Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float64: where models run")]
-Json = Annotated[bool, typer.Option("--json", help="the record as JSON on stdout")]
-Out = Annotated[Path, typer.Option(help="a new folder")]
-Text = Annotated[str, typer.Option(help="a text file; default: a demo model's own, else bundled")]
-Tokens = Annotated[str, typer.Option(help="a JSON file, lists of token ids, instead of a text")]
-Count = Annotated[int, typer.Option(min=256, help="how many tokens to run on")]
-Only = Annotated[str, typer.Option(help="coordinates, comma-separated: res,ffn,heads,rot,val")]
-By = Annotated[Using, typer.Option(help="where the residual correlations come from")]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="of the random gauge")]
-Signs = Annotated[Switch, typer.Option(help="off searches S_d only, as git re-basin does")]
 
 
 @app.command()
@@ -119,6 +104,7 @@ def align(
     using: By = Using.weights,
     signs: Signs = Switch.on,
     only: Only = "",
+    stage2: Inside = Depth.full,
     text: Text = "default",
     tokens: Tokens = "",
     count: Count = 8192,
@@ -137,6 +123,7 @@ def align(
         text=one_of(text, tokens),
         device=device,
         dtype=dtype,
+        stage2=stage2.value,
     )
     with new_folder(out) as staged:
         report = keep(asked, watched(lambda progress: asked.answer(progress, staged)))
@@ -222,67 +209,70 @@ def lab(
         say(summaries.of_experiment(record))
 
 
-def save_match(record: ResidualMatch, out: Path) -> None:
-    """Every matrix and matching as `.npz`, or the numbers without the matrices as `.json`."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if out.suffix == ".json":
-        out.write_text(json.dumps(plain(record, arrays=False), indent=1), encoding="utf-8")
-        return
-    found = {
-        f"{kind}_{what}": np.stack([getattr(one, what) for one in matchings])
-        for kind, matchings in (("absolute", record.absolute), ("signed", record.signed))
-        for what in ("permutation", "sign", "score", "margin", "mutual")
-    }
-    found |= {"correlation": record.correlation, "depths": np.array(record.depths)}
-    np.savez_compressed(out, allow_pickle=False, **found)
+@app.command()
+def heads(
+    a: A,
+    b: B,
+    layer: Layer = 0,
+    cost: Annotated[
+        Costs, typer.Option(help="auto: what this family rotates; published: as in the paper")
+    ] = Costs.auto,
+    stage2: Inside = Depth.full,
+    using: By = Using.weights,
+    text: Text = "default",
+    tokens: Tokens = "",
+    count: Count = 1024,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    as_json: Json = False,
+) -> None:
+    """Which attention head is which in one layer, and by which angles it was turned."""
+    asked = Heads(
+        a,
+        b,
+        layer,
+        cost=cost.value,
+        stage2=stage2.value,
+        using=using.value,
+        tokens=count,
+        text=one_of(text, tokens),
+        device=device,
+        dtype=dtype,
+    )
+    record = solve(asked, HeadsReport)
+    if as_json:
+        emit(plain(record))
+    else:
+        say(summaries.of_heads(record))
 
 
-def one_of(text: str, tokens: str) -> str:
-    """The file that --text or --tokens names; both together are wrong usage."""
-    if tokens and text != "default":
-        raise typer.BadParameter("give --text or --tokens, not both")
-    return tokens or text
-
-
-def listed(words: str) -> tuple[str, ...]:
-    """The words of a comma-separated option."""
-    return tuple(word.strip() for word in words.split(",") if word.strip())
-
-
-def solve(question: Question, kind: type[T]) -> T:
-    """A fresh answer, kept for the app, with progress on stderr."""
-    record = keep(question, watched(question.answer))
-    assert isinstance(record, kind)
-    return record
-
-
-def keep(question: Question, record: T) -> T:
-    """Put an answer where the app finds it."""
-    Store(default_root()).put(question.key, record)
-    return record
-
-
-def watched(work: Callable[[Progress], T]) -> T:
-    """Run with a progress bar on stderr (none where stderr is no terminal)."""
-    bar = tqdm(total=100, file=sys.stderr, disable=None, leave=False, bar_format="{l_bar}{bar}|")
-    with bar:
-
-        def progress(share: float, step: str) -> None:
-            bar.set_description_str(step, refresh=False)
-            bar.update(max(100 * share - bar.n, 0))
-
-        return work(progress)
-
-
-def say(lines: Iterable[str]) -> None:
-    """Lines for people."""
-    for line in lines:
-        typer.echo(line)
-
-
-def emit(value: Any) -> None:
-    """One JSON document for machines."""
-    typer.echo(json.dumps(value))
+@app.command()
+def turn(
+    a: A,
+    b: B,
+    layer: Layer = 0,
+    group: Annotated[int, typer.Option(help="which key/value head of A")] = 0,
+    frequency: Annotated[int, typer.Option(help="which rotary frequency, the highest is 0")] = 0,
+    angle: Annotated[float, typer.Option(help="degrees, q of B turned forward")] = 0.0,
+    modulus: Annotated[float, typer.Option(help="by which q is multiplied and k divided")] = 1.0,
+    using: By = Using.weights,
+    text: Text = "default",
+    tokens: Tokens = "",
+    count: Count = 1024,
+    device: Device = "auto",
+    dtype: Dtype = "float32",
+    as_json: Json = False,
+) -> None:
+    """One frequency of one head turned by hand: the distance to A, and what lies half way."""
+    asked = Turn(
+        a, b, layer, group, frequency, angle, modulus, using.value, count,
+        one_of(text, tokens), device, dtype,
+    )  # fmt: skip
+    record = solve(asked, TurnReport)
+    if as_json:
+        emit(plain(record))
+    else:
+        say(summaries.of_turn(record))
 
 
 def main(arguments: list[str] | None = None) -> int:

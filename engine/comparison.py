@@ -19,7 +19,7 @@ from engine.elements import Element, Mixed, Ordered, Turned
 from engine.errors import Progress, Refused, part, silent
 from engine.matching import planted, residual_correlation
 from engine.questions import Align
-from engine.records import AlignmentReport, StageReport
+from engine.records import AlignmentReport, LayerStage, StageReport
 from engine.running import Headless, logits, random_inputs
 from engine.symmetry import Symmetry
 
@@ -53,7 +53,13 @@ class Distances:
     def relative(self, chosen: Sequence[int]) -> tuple[float, float]:
         """√(Σ ‖A − B‖² / Σ ‖A‖²) before and after, over some of the tensors."""
         own, before, after = np.array(self.rows)[list(chosen)].sum(axis=0)
-        return float(np.sqrt(before / own)), float(np.sqrt(after / own))
+        return float(relative(before, own)), float(relative(after, own))
+
+
+def relative(gap: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """√(gap / own) of squared lengths; 0 where both are 0, 1 where only A's tensor is."""
+    safe = np.where(own > 0, own, 1.0)
+    return np.where(own > 0, np.sqrt(gap / safe), (np.asarray(gap) > 0) * 1.0)
 
 
 def _square(x: Tensor) -> float:
@@ -70,8 +76,16 @@ def compare(
     began = time.perf_counter()
     found = residual_correlation(a, b, asked, part(progress, 0, 0.3))
     pooled = found.mean(axis=0) if asked.using == "activations" else found[0]
+    steps: list[LayerStage] = []
     g, margins = align(
-        a, b, pooled, signs=asked.signs, only=asked.only, progress=part(progress, 0.3, 0.6)
+        a,
+        b,
+        pooled,
+        signs=asked.signs,
+        only=asked.only,
+        stage2=asked.stage2,
+        told=steps.append,
+        progress=part(progress, 0.3, 0.6),
     )
     distances = Distances()
     stream = distances.measure(a, b, g, part(progress, 0.6, 0.8))
@@ -99,8 +113,8 @@ def compare(
         unreachable=None if asked.signs else unreachable(pooled, truth),
         stages=tuple(stage(g, truth, distances, margins, n) for n in a.family.free if n in margins),
         tensors=tuple(distances.names),
-        before=np.sqrt(rows[:, 1] / rows[:, 0]).astype(np.float32),
-        after=np.sqrt(rows[:, 2] / rows[:, 0]).astype(np.float32),
+        before=relative(rows[:, 1], rows[:, 0]).astype(np.float32),
+        after=relative(rows[:, 2], rows[:, 0]).astype(np.float32),
         logits_between=check.between,
         logits_kept=check.kept,
         midpoint_before=check.midpoint_before,
@@ -110,6 +124,7 @@ def compare(
         device=str(where),
         dtype=asked.dtype,
         seconds=time.perf_counter() - began,
+        steps=tuple(steps),
     )
     return report, g
 

@@ -1,44 +1,21 @@
 """A family of architectures as a frozen value: the coordinate on each axis of each tensor."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import islice
 from typing import Any, Literal
 
-from engine.axes import Pattern, Sizes, legs, shape, with_offset
+from engine.axes import Sizes, legs, shape, with_offset
 from engine.blind import Blind
 from engine.errors import Refused
-from engine.groups import Group, Trivial
+from engine.groups import Rotary, Trivial
 from engine.harmless import HARMLESS
+from engine.rows import Coordinate, Row, compiled, named
 from engine.sizes import Config, attributes, evaluate
 
-
-@dataclass(frozen=True)
-class Coordinate:
-    """One internal index set of an architecture, and what may act on it."""
-
-    title: str
-    group: Group
-    size: str  # expression of the configuration, see `engine.sizes`
-    over: tuple[str, ...] = ()  # the coordinates that contain it: one element for each of theirs
-    why: str = ""
-    criterion: tuple[bool, bool, bool] = (True, True, True)
-    """What is done in between treats all indices alike; one write and one read cancel; the index
-    means nothing outside the model."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One tensor of a checkpoint: its axes, and where its name places it."""
-
-    axes: Pattern
-    offset: float  # the group acts on stored + offset
-    layer: int | None = None
-    places: Mapping[str, int] = field(default_factory=dict)  # index of coordinates in the name
-    name: str = ""  # as the table says it, with numbers
-    condition: str | None = None  # see `named`
+MANY = 1000  # missing tensors are counted up to here
 
 
 @dataclass(frozen=True)
@@ -54,6 +31,7 @@ class Family:
     constants: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # admitted values
     defaults: Mapping[str, str] = field(default_factory=dict)  # attribute left out → expression
     assumed: Mapping[str, Any] = field(default_factory=dict)  # value of an attribute left out
+    limits: Mapping[str, str] = field(default_factory=dict)  # attribute → its largest value
     harmless: Mapping[str, str] = field(default_factory=dict)  # attribute → why it changes nothing
     depth: str = "num_hidden_layers"
     blocks: str = "model.layers"  # module path of the blocks, in memory
@@ -67,7 +45,7 @@ class Family:
     def rows(self) -> tuple[tuple[re.Pattern[str], Row], ...]:
         """Compiled name and row, in the table's order."""
         return tuple(
-            (_compiled(named(key)[0]), Row(*with_offset(text), condition=named(key)[1]))
+            (compiled(named(key)[0]), Row(*with_offset(text), condition=named(key)[1]))
             for key, text in self.tensors.items()
         )
 
@@ -166,6 +144,7 @@ class Family:
         """Refuse an unknown attribute, an unknown or missing tensor, a shape not in the table."""
         self._check_attributes(config)
         sizes = self.sizes(config)
+        self._check_sizes(config, sizes)
         for tensor, found in shapes.items():
             row = self.row(tensor)
             self._check_places(tensor, row, config, sizes)
@@ -176,13 +155,29 @@ class Family:
                     f"the file holds {list(found)}; config.json and weights do not belong together."
                 )
         present = {self.row(tensor).name for tensor in shapes}
-        missing = [name for name in self._required(config, sizes) if name not in present]
+        lacking = (name for name in self._required(config, sizes) if name not in present)
+        missing = list(islice(lacking, MANY))
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise Refused(
                 f"Missing tensors: {', '.join(missing[:3])}{more}; "
                 "the checkpoint is incomplete, download or save it again."
             )
+
+    def _check_sizes(self, config: Config, sizes: Sizes) -> None:
+        for name, coordinate in self.coordinates.items():
+            if isinstance(coordinate.group, Rotary) and sizes[name] % 2:
+                raise Refused(
+                    f"{coordinate.size} gives {sizes[name]} rotary channels: they turn in pairs, "
+                    "so that their number is even; mend config.json."
+                )
+        for attribute, limit in self.limits.items():
+            most, found = evaluate(limit, config, self.defaults), config.get(attribute, 1)
+            if type(found) is not int or not 1 <= found <= most:
+                raise Refused(
+                    f"Configuration attribute {attribute!r} is {found!r}, and must be from 1 to "
+                    f"{most} ({limit}); mend config.json."
+                )
 
     def _check_places(self, tensor: str, row: Row, config: Config, sizes: Sizes) -> None:
         found = [("layer", row.layer or 0, self.layers(config))]
@@ -202,7 +197,7 @@ class Family:
                 continue
             words = re.findall(r"\{(\w+)\}", name)
             ranges = [range(self.layers(config) if w == "l" else sizes[w]) for w in words]
-            for numbers in product(*ranges):
+            for numbers in _every(ranges):
                 yield name.format(**dict(zip(words, numbers, strict=True)))
 
     def _demanded(self, condition: str | None, config: Config) -> bool:
@@ -248,20 +243,14 @@ class Family:
                 )
 
 
-def named(key: str) -> tuple[str, str | None]:
-    """A table's key as name and condition.
-
-    `{l}` in the name stands for a layer, `{exp}` for an index of the coordinate `exp`.
-    `name?attribute` may be absent unless the configuration sets the attribute, `name?!attribute`
-    unless it does not, and `name?` always.
-    """
-    name, mark, condition = key.partition("?")
-    return name, condition if mark else None
-
-
-def _compiled(name: str) -> re.Pattern[str]:
-    escaped = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d+)", re.escape(name))
-    return re.compile(escaped)
+def _every(ranges: Sequence[range]) -> Iterator[tuple[int, ...]]:
+    """The product of ranges, one by one: a configuration may declare any number of layers."""
+    if not ranges:
+        yield ()
+        return
+    for first in ranges[0]:
+        for rest in _every(ranges[1:]):
+            yield first, *rest
 
 
 def family_of(config: Config) -> Family:

@@ -16,7 +16,7 @@ from engine.alignment import align, cosines, layer_tensors, start_from_embedding
 from engine.assignment import match
 from engine.checkpoint import Checkpoint, require_same_group
 from engine.elements import Ordered
-from engine.errors import Progress, part, silent
+from engine.errors import Progress, Refused, part, silent
 from engine.questions import Align, Match
 from engine.records import Assignment, ResidualMatch, Truth
 from engine.symmetry import Symmetry, load
@@ -32,6 +32,11 @@ def residual_correlation(
         if isinstance(asked, Align):
             return start_from_embedding(a, b)[None]
         return correlation_of_weights(a, b, progress)
+    if a.family.inputs == "pixels":
+        raise Refused(
+            f"{a.name} reads images, and there is no text to run it on: match by the weights "
+            "(--using weights)."
+        )
     progress(0.0, "reading the text")
     ids = texts.tokens(a, asked.text, asked.tokens)
     where, kind = network.device(asked.device), network.dtype(asked.dtype)

@@ -89,6 +89,8 @@ def assemble(
             )
     except torch.OutOfMemoryError:
         raise
+    except Refused:
+        raise
     except (RuntimeError, ValueError, KeyError) as error:
         reason = " ".join(str(error).split())[:300]
         raise Refused(f"{name} is not loaded by transformers ({reason}).") from error
@@ -140,8 +142,14 @@ def network_class(config: Mapping[str, Any]) -> type[PreTrainedModel]:
 
 
 def configuration(config: Mapping[str, Any]) -> transformers.PreTrainedConfig:
-    """transformers' configuration of a config.json."""
-    return CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
+    """transformers' configuration of a config.json; Refused for values that it does not accept."""
+    try:
+        return CONFIG_MAPPING[config["model_type"]].from_dict(dict(config))
+    except Exception as error:
+        reason = " ".join(str(error).split())[-200:]
+        raise Refused(
+            f"transformers does not accept this configuration ({reason}); mend config.json."
+        ) from error
 
 
 VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")

@@ -6,7 +6,7 @@ Importing this module imports neither torch nor transformers; `answer` does, whe
 import hashlib
 import json
 import shlex
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -17,16 +17,22 @@ from engine.errors import Progress, Refused, silent
 from engine.records import (
     AlignmentReport,
     Experiment,
+    HeadsReport,
     ModelCard,
     Record,
     ResidualMatch,
     SelfTest,
+    TurnReport,
 )
 from engine.store import Store
 
 Using = Literal["weights", "activations"]
+CostKind = Literal["auto", "rotary", "published"]
+Stage2 = Literal["full", "orthogonal", "none"]
 Known = Literal["planted", "identity", "none"]
 MODELS = ("model", "a", "b")
+LATER = "later"
+"""Marks a field that came after answers were stored: at its default the key is the old one."""
 STARTING = "importing torch and transformers"
 """The first step of the first job in a process takes seconds."""
 
@@ -51,7 +57,10 @@ class Question:
 
         A path is no key: checkpoints enter by fingerprint, a text file by its bytes.
         """
-        parts = {k: v for k, v in asdict(self).items() if k not in MODELS}
+        parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in MODELS}
+        for one in fields(self):
+            if LATER in one.metadata and parts[one.name] == one.default:
+                del parts[one.name]
         if parts.get("text", "default") != "default":
             parts["text"] = _digest(Path(str(parts["text"])))
         prints = [(checkpoint.fingerprint, checkpoint.stamps) for checkpoint in self.checkpoints]
@@ -62,10 +71,10 @@ class Question:
     def command(self) -> str:
         """The command line that asks the same; options at their defaults are left out."""
         words = ["python", "-m", "engine", VERBS[type(self).__name__], *self.models]
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name not in MODELS and value != field.default:
-                words += _option(field.name, value)
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name not in MODELS and value != one.default:
+                words += _option(one.name, value)
         return shlex.join([*words, *EXTRA.get(type(self).__name__, ())])
 
     def answer(self, progress: Progress = silent) -> Record:
@@ -79,6 +88,8 @@ VERBS = {
     "Match": "match",
     "Align": "align",
     "Lab": "lab",
+    "Heads": "heads",
+    "Turn": "turn",
 }
 EXTRA = {"Match": ("--out", "match.npz"), "Align": ("--out", "aligned")}
 
@@ -171,6 +182,7 @@ class Align(Question):
     text: str = "default"
     device: str = "auto"
     dtype: str = "float32"
+    stage2: Stage2 = field(default="full", metadata={LATER: True})
 
     def answer(self, progress: Progress = silent, out: Path | None = None) -> AlignmentReport:
         """See `engine.comparison.compare`; `out` takes the aligned checkpoint and the gauge."""
@@ -211,6 +223,63 @@ class Lab(Question):
         (model,) = self.checkpoints
         with network.threads(network.suited(model)):
             return experiment.run(model, self, progress)
+
+
+@dataclass(frozen=True)
+class Heads(Question):
+    """Which attention head is which in one layer, and by which angles it was turned.
+
+    A and B may be one model: which two of its heads coincide up to a change of basis?
+    """
+
+    a: str
+    b: str
+    layer: int = 0
+    cost: CostKind = "auto"
+    stage2: Stage2 = "full"
+    using: Using = "weights"
+    tokens: int = 1024
+    text: str = "default"
+    device: str = "auto"
+    dtype: str = "float32"
+
+    def answer(self, progress: Progress = silent) -> HeadsReport:
+        """See `engine.attention.report.report`."""
+        progress(0.0, STARTING)
+        from engine import network  # noqa: PLC0415
+        from engine.attention import report  # noqa: PLC0415
+
+        a, b = self.checkpoints
+        with network.threads(network.suited(a, b)):
+            return report.report(a, b, self, progress)
+
+
+@dataclass(frozen=True)
+class Turn(Question):
+    """One frequency of one key/value head of B, already in A's coordinates, turned by hand."""
+
+    a: str
+    b: str
+    layer: int = 0
+    group: int = 0
+    frequency: int = 0
+    angle: float = 0.0  # degrees
+    modulus: float = 1.0
+    using: Using = "weights"
+    tokens: int = 1024
+    text: str = "default"
+    device: str = "auto"
+    dtype: str = "float32"
+
+    def answer(self, progress: Progress = silent) -> TurnReport:
+        """See `engine.attention.hand.turn`."""
+        progress(0.0, STARTING)
+        from engine import network  # noqa: PLC0415
+        from engine.attention import hand  # noqa: PLC0415
+
+        a, b = self.checkpoints
+        with network.threads(network.suited(a, b)):
+            return hand.turn(a, b, self, progress)
 
 
 def ask(question: Question, store: Store, progress: Progress = silent) -> Record:

@@ -82,3 +82,12 @@ def logits(model: PreTrainedModel, inputs: Tensor | Mapping[str, Tensor]) -> Ten
             "compared: open the model with its head."
         )
     return torch.cat([next(iter(part.values())).cpu() for part in parts])
+
+
+def require_signal(found: Mapping[str, Tensor], name: str) -> None:
+    """Refused where every output is the same number everywhere: no change could show."""
+    if not any(float(x.max() - x.min()) > 0 for x in found.values()):
+        raise Refused(
+            f"Every output of {name} is the same number, so that no change could show: take a "
+            "trained checkpoint."
+        )

@@ -16,6 +16,7 @@ from engine.elements import Element
 from engine.errors import Progress, silent
 from engine.groups import Group
 from engine.records import DirectionTest, SelfTest
+from engine.running import require_signal
 from engine.slide import possible, slide
 from engine.symmetry import sample
 
@@ -78,6 +79,7 @@ def self_test(
     inputs = running.random_inputs(checkpoint, WINDOWS, LENGTH, seed)
     progress(0.0, f"loading {checkpoint.name}")
     before = running.log_probabilities(network.load(checkpoint, where, kind), inputs)
+    require_signal(before, checkpoint.name)
     tensors = {name: checkpoint.read(name).to(kind) for name in checkpoint.headers}
     planned = list(trials(checkpoint, tensors, seed))
     rows = []

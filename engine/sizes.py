@@ -45,8 +45,13 @@ def _value(node: ast.expr, text: str, config: Config, defaults: Mapping[str, str
         case ast.Call(func=ast.Name(id="len"), args=[argument]):
             return _length(ast.unparse(argument), config, defaults)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            sides = (_value(side, text, config, defaults) for side in (left, right))
-            return _OPERATORS[type(op)](*sides)
+            first, second = (_value(side, text, config, defaults) for side in (left, right))
+            if isinstance(op, ast.Div) and first % second:
+                raise Refused(
+                    f"The configuration gives {ast.unparse(node)} = {first} / {second}, which is "
+                    "no whole number; mend config.json."
+                )
+            return _OPERATORS[type(op)](first, second)
     raise ValueError(f"size {text!r}: only names, numbers, len, * / + - are understood")
 
 

@@ -23,7 +23,14 @@ def possible(family: Family, config: Config, names: Iterable[str]) -> tuple[Blin
     """The blind directions of a model with these tensors."""
     rows = [row for name in names if (row := family.find(name)) is not None]
     present = {row.name for row in rows if not family.idle(config, row)}
-    return tuple(blind for blind in family.blind if _has(family, config, blind, present))
+    possible_here = (b for b in family.blind if _has(family, config, b, present))
+    return tuple(blind for blind in possible_here if not (blind.head and bare(config)))
+
+
+def bare(config: Config) -> bool:
+    """Whether the configuration names a model without an output layer, such as GPT2Model."""
+    name = str((config.get("architectures") or [""])[0])
+    return name.endswith("Model") and "Head" not in name
 
 
 def _has(family: Family, config: Config, blind: Blind, present: set[str]) -> bool:

@@ -13,13 +13,15 @@ from engine.assignment import margins, solve
 from engine.axes import Mark, Sizes, legs
 from engine.elements import Element, Mixed, Ordered, Turned
 from engine.family import Family
-from engine.gauges import fit_factor, fit_mixing
+from engine.folding import attention, folded
+from engine.gauges import fit_factor, fit_products, fit_unit, procrustes, products
 from engine.groups import Monomial, Rotary
 from engine.heads import (
     bilinear,
     bilinear_cost,
     gather,
     match_heads,
+    published,
     rotary_cost,
     turning,
 )
@@ -114,29 +116,49 @@ def relative(distance: Tensor) -> Tensor:
     return distance / distance.abs().mean().clamp(min=1e-300)
 
 
-def solve_heads(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
-    """Groups and heads by the sum of all invariant costs, each relative to its mean."""
-    costs = []
+def head_terms(
+    family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, own: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Queries with keys and values with outputs: two terms, [grp, head, grp, head] each.
+
+    `own`: gains of the norm folded in, rotated channels by `rotary_cost`, others by ‖ΔM‖². Not
+    `own`: as published, ‖ΔM̄‖² and ‖ΔN‖² of the weights as they are.
+    """
+    x, y = (folded(family, attention(family, z)) if own else attention(family, z) for z in (a, b))
+    kind = next(iter(x.values())).dtype
+    value_output = bilinear_cost(*(bilinear(family, sizes, z, "val", dtype=kind) for z in (x, y)))
+    if not own:
+        return bilinear_cost(
+            *(published(family, sizes, z, dtype=kind) for z in (x, y))
+        ), value_output
+    parts = []
     if sizes.get("rot"):
-        costs.append(rotary_cost(*(turning(family, sizes, z) for z in (a, b))))
-    costs += [
-        bilinear_cost(*(bilinear(family, sizes, z, word) for z in (a, b)))
-        for word in ("qk", "val")
-        if sizes.get(word)
-    ]
-    found = match_heads(torch.stack([relative(cost) for cost in costs]).sum(0))
+        parts.append(rotary_cost(*(turning(family, sizes, z, dtype=kind) for z in (x, y))))
+    if sizes.get("qk"):
+        parts.append(bilinear_cost(*(bilinear(family, sizes, z, "qk", dtype=kind) for z in (x, y))))
+    return torch.stack(parts).sum(0), value_output
+
+
+def solve_heads(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
+    """Groups and heads by the sum of both terms of the cost, each relative to its mean."""
+    terms = head_terms(family, sizes, a, b)
+    found = match_heads(torch.stack([relative(cost) for cost in terms]).sum(0))
     return Solved({"grp": found.grp, "head": found.head}, found.margin)
 
 
-def solve_rotary(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
-    """One complex number, or under q/k norm one sign, per group and frequency."""
+def solve_rotary(
+    family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, unit: bool = False
+) -> Solved:
+    """One complex number (`unit`: of modulus 1), or under q/k norm one sign, per frequency."""
     x, y = (turning(family, sizes, tensors, gains=False) for tensors in (a, b))
     s, t = _inner(y.q, x.q), _inner(y.k, x.k)
     group = family.coordinates["rot"].group
     if isinstance(group, Rotary):
-        z = fit_factor(_inner(y.q, y.q).real, _inner(y.k, y.k).real, s, t)
-        return Solved({"rot": Turned(z, group.pairs)})
-    sign = torch.where((s + t).real < 0, -1.0, 1.0).double()
+        own = _inner(y.q, y.q).real, _inner(y.k, y.k).real
+        return Solved(
+            {"rot": Turned(fit_unit(s, t) if unit else fit_factor(*own, s, t), group.pairs)}
+        )
+    sign = fit_unit(s.real, t.real)
     return Solved({"rot": Ordered(_still(sign), sign)})
 
 
@@ -159,11 +181,16 @@ def _still(like: Tensor) -> Tensor:
     return torch.arange(like.shape[-1]).expand(like.shape).contiguous()
 
 
-def solve_mixing(family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, word: str) -> Solved:
-    """One invertible matrix per group: between V and O, or between unrotated Q and K."""
+def solve_mixing(
+    family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, word: str, unit: bool = False
+) -> Solved:
+    """One invertible matrix per group: between V and O, or between unrotated Q and K.
+
+    `unit` allows orthogonal ones only.
+    """
     x, y = (bilinear(family, sizes, tensors, word) for tensors in (a, b))
-    flat = [t.flatten(1, 2) for t in (x.left, y.left, x.right, y.right)]
-    return Solved({word: Mixed(fit_mixing(*flat))})
+    flat = products(*(t.flatten(1, 2) for t in (x.left, y.left, x.right, y.right)))
+    return Solved({word: Mixed(procrustes(flat) if unit else fit_products(flat))})
 
 
 def solve_linear_sum(family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, word: str) -> Solved:
@@ -187,3 +214,9 @@ STAGES: tuple[tuple[tuple[str, ...], Solver], ...] = (
     (("pool",), partial(solve_linear_sum, word="pool")),
 )
 """The stages, in order; each sees B after the stages before it."""
+UNIT: Mapping[str, Solver] = {
+    "rot": partial(solve_rotary, unit=True),
+    "qk": partial(solve_mixing, word="qk", unit=True),
+    "val": partial(solve_mixing, word="val", unit=True),
+}
+"""The published variant of Stage 2 without refinement: turns and orthogonal matrices only."""

@@ -4,7 +4,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from engine.records import AlignmentReport, Experiment, ModelCard, ResidualMatch, SelfTest
+from engine.records import (
+    STEPS,
+    AlignmentReport,
+    Experiment,
+    HeadsReport,
+    ModelCard,
+    ResidualMatch,
+    SelfTest,
+    TurnReport,
+)
 
 COLUMNS = "{:5} {:26} {:26} {:>7} {:>7} {:>11} {:>10}"
 
@@ -119,3 +128,53 @@ def of_experiment(record: Experiment) -> Iterator[str]:
     if record.symmetry:
         yield f"theory: the output {'stays' if record.holds else 'changes'}"
     yield f"on {effect.tokens}, {record.device}, {record.seconds:.1f} s"
+
+
+def of_heads(record: HeadsReport) -> Iterator[str]:
+    """One line a head of A, then the objective after each step, and the rank of the order."""
+    yield (
+        f"layer {record.layer} of {record.family}: {record.heads} heads in {record.groups} groups, "
+        f"{record.used} cost, residual coordinates from {record.using}"
+    )
+    right = record.planted_order
+    for h, (partner, other) in enumerate(zip(record.order, record.second, strict=True)):
+        truth = "" if right is None else (", right" if right[h] == partner else ", WRONG")
+        removed = "" if record.removal is None else f"; without it KL {record.removal[h]:.3g} nats"
+        yield (
+            f"head {h:2} of A: {partner:2} of B{truth}, margin {record.margin[h]:.3f} over {other}"
+            f"; left {record.query_key_left[h]:.2g} (QK), {record.value_output_left[h]:.2g} (VO)"
+            f"{removed}"
+        )
+    for row, name in enumerate(STEPS):
+        yield (
+            f"objective, {name:10}: QK {record.query_key[row].sum():.6g}, "
+            f"VO {record.value_output[row].sum():.6g}"
+        )
+    if record.rank is not None:
+        excess = "" if record.rank.excess is None else f", L̂ {record.rank.excess:.2g}"
+        yield f"rank {record.rank.rank} of {record.rank.orders} orders by the objective{excess}"
+        if record.rank.midpoint_rank is not None:
+            excess = record.rank.midpoint_excess
+            more = "" if excess is None else f", L̂ {excess:.2g}"
+            yield f"rank {record.rank.midpoint_rank} by the loss half way{more}"
+    yield f"{record.seconds:.1f} s on {record.device}"
+
+
+def of_turn(record: TurnReport) -> Iterator[str]:
+    """The objective by hand and as found, what B and the middle say."""
+    yield (
+        f"layer {record.layer}, group {record.group}, frequency {record.frequency} at "
+        f"{np.degrees(record.angle):.4g}° × {np.exp(record.log_modulus):.4g}: objective "
+        f"{record.objective:.6g}, at best {record.best:.6g}"
+    )
+    yield f"B itself moved by {record.kept:.2g} ({record.verdict})"
+    yield (
+        f"half way to A the log-probabilities are off by {record.midpoint:.3g}, at best "
+        f"{record.midpoint_best:.3g}"
+    )
+    if record.midpoint_loss is not None and record.midpoint_loss_best is not None:
+        yield (
+            f"loss half way {record.midpoint_loss:.4f}, at best {record.midpoint_loss_best:.4f} "
+            f"nats on {record.checked_on}"
+        )
+    yield f"{record.seconds:.1f} s on {record.device}"

@@ -70,7 +70,8 @@ def special(checkpoint: Checkpoint) -> tuple[int, ...]:
 
 def _read(path: Path) -> str:
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
+        kind = "is no regular file" if path.exists() else "does not exist"
+        what = "is a folder" if path.is_dir() else kind
         raise Refused(f"Text file {path} {what}; give a UTF-8 text.")
     try:
         return path.read_text(encoding="utf-8")

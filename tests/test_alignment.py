@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,10 +14,12 @@ from torch import Tensor
 from engine.action import act
 from engine.alignment import STAGES, align, aligned, layer_tensors, start_from_embedding
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
+from engine.comparison import compare, relative
 from engine.elements import Ordered
 from engine.errors import Cancelled, Refused
 from engine.families import FAMILIES
 from engine.families.llama import FAMILY
+from engine.questions import Align
 from engine.symmetry import Symmetry, sample
 from tests import tiny
 
@@ -278,3 +281,18 @@ def test_stages_cover_the_coordinates_of_a_layer_once() -> None:
     assert len(set(names)) == len(names)
     for family in FAMILIES:
         assert set(family.free) - {"res"} <= set(names)
+
+
+def test_a_tensor_of_zeros_has_a_distance(built: Callable[[str], Path], tmp_path: Path) -> None:
+    """0 of 0 is 0, not NaN; where only A's is zero it is 1."""
+    model = open_checkpoint(built("llama_gqa"))
+    save_checkpoint(
+        tmp_path / "zero", ((n, model.read(n) * (n != "model.norm.weight")) for n in model.headers),
+        model,
+    )  # fmt: skip
+    zero = str(tmp_path / "zero")
+    same, _ = compare(*(open_checkpoint(zero) for _ in range(2)), Align(zero, zero, device="cpu"))
+    assert np.isfinite(same.before).all()
+    assert np.isfinite(same.after).all()
+    assert same.before.max() == 0
+    np.testing.assert_array_equal(relative(np.array([0.0, 4.0]), np.array([0.0, 0.0])), [0.0, 1.0])

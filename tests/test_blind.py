@@ -100,7 +100,7 @@ def test_half_of_a_blind_move_shows(architecture: str, built: Built) -> None:
     assert {key: error for key, error in errors.items() if error <= laws.VISIBLE} == {}
 
 
-@pytest.mark.parametrize(("architecture", "name"), UNUSED)
+@pytest.mark.parametrize(("architecture", "name"), sorted(UNUSED))
 def test_unused_tensors_may_be_anything(architecture: str, name: str, built: Built) -> None:
     folder = built(architecture)
     other = torch.ones_like(doubles(folder)[name])

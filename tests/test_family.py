@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import axes
+from engine.checkpoint import open_checkpoint
 from engine.errors import Refused
 from engine.families import FAMILIES
 from engine.families.llama import FAMILY as LLAMA
@@ -102,7 +103,7 @@ def test_expressions_calculate_only(text: str) -> None:
     ("text", "size"),
     [
         ("hidden_size - 2 * num_attention_heads + 1", 13),
-        ("(hidden_size - 4) / num_attention_heads", 3),  # rounded down
+        ("(hidden_size - 6) / num_attention_heads", 3),
         ("head_dim - head_dim", 0),
         ("rope_parameters.partial_rotary_factor * head_dim", 2),
         ("0.3 * 10 * head_dim", 12),  # 0.3 · 10 is a little less than 3
@@ -127,6 +128,15 @@ def test_sizes_are_expressions(text: str, size: int) -> None:
         defaults={"n_inner": "4 * hidden_size", "classes": "2"},
     )
     assert family.sizes(config) == {"x": size}
+
+
+def test_a_width_that_heads_do_not_divide_is_refused() -> None:
+    family = replace(
+        LLAMA,
+        coordinates={"x": Coordinate("x", PERMUTATION, "(hidden_size - 4) / num_attention_heads")},
+    )
+    with pytest.raises(Refused, match=r"= 20 / 6, which is no whole number; mend config.json"):
+        family.sizes(CONFIG)
 
 
 def test_a_coordinate_of_size_zero_has_no_element() -> None:
@@ -462,3 +472,21 @@ def test_a_layer_has_experts_of_its_own() -> None:
     keys = {key for key, _, _ in mixtral.keys(config)}
     assert {"layers.0.exp", "layers.1.exp", "layers.0.ffn"} <= keys
     assert mixtral.batch("ffn", mixtral.sizes(config)) == (4,)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes", "message"),
+    [
+        ("llama_gqa", {"head_dim": 3}, "3 rotary channels: they turn in pairs"),
+        ("mixtral", {"num_experts_per_tok": 5}, "is 5, and must be from 1 to 4"),
+        ("mixtral", {"num_experts_per_tok": 0}, "is 0, and must be from 1 to 4"),
+        ("llama_gqa", {"num_hidden_layers": 10**9}, "and 997 more"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused_at_once(
+    architecture: str, changes: dict, message: str, built: Built
+) -> None:
+    model = open_checkpoint(built(architecture))
+    shapes = {name: header.shape for name, header in model.headers.items()}
+    with pytest.raises(Refused, match=re.escape(message)):
+        model.family.check({**model.config, **changes}, shapes)

@@ -252,3 +252,34 @@ def test_presets_need_no_torch() -> None:
     code = "import sys, engine.lab.presets, engine.questions; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("severity", [0.05, 0.37, 1.0])
+@pytest.mark.parametrize(
+    ("architecture", "preset"),
+    [
+        ("gpt2", "residual-sign"),
+        ("gpt2", "own"),
+        ("qwen3", "blind-quarter"),
+        ("olmo2", "blind-quarter"),
+    ],
+)
+def test_a_symmetry_holds_at_every_severity(
+    architecture: str, preset: str, severity: float, built: Built
+) -> None:
+    """A part of a draw is in the group too: one sign is all or nothing, pairs stay whole."""
+    found = run(str(built(architecture)), preset=preset, severity=severity, seed=5, layer=-1)
+    assert found.holds
+    assert found.verdict == "exact"
+
+
+@pytest.mark.parametrize("preset", ["gain-pairs", "gain-signs", "blind-att"])
+def test_gains_stored_less_one_stay_at_severity_0(preset: str, built: Built) -> None:
+    found = run(str(built("gemma3")), preset=preset, severity=0.0)
+    assert found.tensors == ()
+    assert found.verdict == "not measured"
+
+
+def test_a_layer_below_all_is_refused(built: Built) -> None:
+    with pytest.raises(Refused, match=r"There is no layer -5: the model has 0 to 1, and -1 stands"):
+        run(str(built("gpt2")), layer=-5)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.checkpoint import Checkpoint, open_checkpoint
+from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
+from engine.errors import Refused
 from engine.groups import LINEAR, SIGNED
 from engine.inspection import card
 from engine.selftest import self_test
@@ -62,3 +63,29 @@ def test_a_table_that_claims_too_much_is_broken_in_that_row(
     assert verdicts.pop(name) == "broken"
     others = {row.name for row in found.rows if not row.approximate} - {name}
     assert {verdicts[other] for other in others} == {"exact"}
+
+
+def test_a_model_that_says_nothing_is_refused(built: Built, tmp_path: Path) -> None:
+    """All logits 0: every change would pass."""
+    folder = tmp_path / "silent"
+    tensors = {n: x * (n != "lm_head.weight") for n, x in tiny.tensors(built("llama_gqa")).items()}
+    model = open_checkpoint(built("llama_gqa"))
+    save_checkpoint(folder, tensors.items(), model)
+    with pytest.raises(Refused, match=r"Every output of \S+ is the same number"):
+        self_test(open_checkpoint(folder), device="cpu")
+
+
+def test_a_bare_model_has_no_direction_through_a_head(built: Built, tmp_path: Path) -> None:
+    """GPT2Model gives its last hidden state: a gain of the last norm that undid a scale shows."""
+    model = open_checkpoint(built("gpt2"))
+    folder = tmp_path / "bare"
+    save_checkpoint(
+        folder, ((n, model.read(n)) for n in model.headers), model,
+        config={**model.config, "architectures": ["GPT2Model"]},
+    )  # fmt: skip
+    bare = open_checkpoint(folder)
+    names = {b.name for b in card(bare).blind}
+    assert {b.name for b in card(model).blind} - names == {"scale"}
+    found = self_test(bare, device="cpu")
+    assert found.verdict == "exact"
+    assert {row.verdict for row in found.rows} == {"exact"}

@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 import altair as alt
 import pandas as pd
-import vl_convert
 
+from app.charts.drawing import Kind, image, settings
 from app.charts.tables import distances
-from app.charts.theme import FONT, LIGHT, Shade
+from app.charts.theme import LIGHT, Shade
 from engine.records import AlignmentReport
 
 When = Literal["before", "after"]
@@ -17,7 +17,7 @@ OUTSIDE = "–"
 
 def distance_map(report: AlignmentReport, when: When, look: Shade) -> alt.Chart:
     """Relative distance ‖A − B‖ / ‖A‖ of every tensor; *before* and *after* share one scale."""
-    return _panel(report, when, look).configure(**_settings(look))
+    return _panel(report, when, look).configure(**settings(look))
 
 
 def _panel(report: AlignmentReport, when: When, look: Shade) -> alt.Chart:
@@ -56,24 +56,7 @@ def _thin(columns: list[str]) -> alt.Axis:
     return alt.Axis(labelAngle=0, values=columns[:: max(1, len(columns) // 12)])
 
 
-def _settings(look: Shade) -> dict[str, Any]:
-    text = {"labelColor": look.ink, "titleColor": look.ink, "labelFont": FONT, "titleFont": FONT}
-    quiet = {"grid": False, "domain": False, "ticks": False, "labelFontSize": 11}
-    return {
-        "background": "transparent",
-        "font": FONT,
-        "axis": {**text, **quiet, "titleFontWeight": "normal"},
-        "legend": text,
-        "title": {"color": look.ink, "font": FONT, "fontSize": 13, "anchor": "start"},
-        "view": {"stroke": None},
-    }
-
-
-def distance_image(report: AlignmentReport, kind: Literal["png", "svg"]) -> bytes:
+def distance_image(report: AlignmentReport, kind: Kind) -> bytes:
     """Both maps side by side as PNG or SVG on white, drawn without a browser."""
     panels = [_panel(report, when, LIGHT).properties(width=300) for when in ("before", "after")]
-    chart = alt.hconcat(*panels, spacing=24).configure(**_settings(LIGHT))
-    spec = chart.to_dict() | {"background": "white"}
-    if kind == "svg":
-        return vl_convert.vegalite_to_svg(spec).encode()
-    return vl_convert.vegalite_to_png(spec, scale=2)
+    return image(alt.hconcat(*panels, spacing=24), kind)

@@ -59,6 +59,9 @@ def grammar(ways: tuple[str, ...]) -> str:
 def preset(card: ModelCard) -> Preset:
     """The experiment, in the order of the story."""
     here = {row.title: row for row in offered(card)}
+    titles = {row.key: title for title, row in here.items()}
+    if (named := session.value(session.PRESET)) in titles:  # a link may say the short word
+        session.assign(**{session.PRESET: titles[named]})
     session.within(session.PRESET, list(here))
     title = st.selectbox("Experiment", list(here), width=430, **session.linked(session.PRESET))
     return here[title]
@@ -155,7 +158,7 @@ def _word(card: ModelCard, chosen: Preset) -> str:
 def _layer(card: ModelCard) -> int:
     """One layer, or -1 for all of them."""
     here = [ALL, *(str(layer) for layer in range(card.layers))]
-    session.within(session.LAYER, here)
+    session.within(session.LAYER, here[1:] + here[:1])
     found = st.select_slider(
         "Layer", here, value="0", width=180,
         help="Where a coordinate of one layer is changed. A coordinate of the whole model changes "

@@ -79,7 +79,8 @@ def _self_test(letter: str, spec: str, path: str) -> SelfTest | None:
         st.badge(f"self-test: {verdict.badge}", color=verdict.tone, help=verdict.text)
         if record is None:
             title = f"Self-test of {inputs.label(spec)}"
-            outputs.measured(question, title, "Run the self-test")
+            where = "" if letter == "A" else letter
+            outputs.measured(question, title, "Run the self-test", where=where)
     return record
 
 

@@ -113,6 +113,7 @@ def stream(
         SCALE,
         "1",
         rows | instead(tensors, readers, "res*", "(scale* res)") | last,
+        head=True,
         approximate=True,
     )
 

@@ -71,6 +71,7 @@ FAMILY = Family(
     assumed={"attention_bias": True, "use_parallel_residual": True},
     harmless={"is_decoder": "attention is causal whatever it says"},
     blocks="gpt_neox.layers",
+    prefix="gpt_neox.",
     hidden={
         "in gpt_neox.layers.{l}": "res",
         "out gpt_neox.layers.{l}.attention.query_key_value": FUSED,

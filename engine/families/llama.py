@@ -73,6 +73,7 @@ FAMILY = Family(
         "num_key_value_heads": "num_attention_heads",
         "head_dim": "hidden_size / num_attention_heads",
     },
+    prefix="model.",
     hidden={
         "in model.layers.{l}": "res",
         "out model.layers.{l}.self_attn.q_proj": "(grp head rot)",

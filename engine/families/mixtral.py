@@ -60,6 +60,7 @@ FAMILY = Family(
         "num_key_value_heads": "num_attention_heads",
         "head_dim": "hidden_size / num_attention_heads",
     },
+    limits={"num_experts_per_tok": "num_local_experts"},
     harmless={
         "output_router_logits": "what is returned",
         "router_aux_loss_coef": "training only",

@@ -46,6 +46,7 @@ FAMILY = replace(
     ),
     assumed={},
     defaults={**MIXTRAL.defaults, "num_local_experts": "num_experts"},
+    limits={"num_experts_per_tok": "num_local_experts"},
     harmless={
         **QWEN2_MOE.harmless,
         "max_window_layers": "of other Qwen models: here every layer has the same window",

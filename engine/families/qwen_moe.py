@@ -66,6 +66,7 @@ FAMILY = replace(
         **MIXTRAL.constants, "mlp_only_layers": ([], None), "decoder_sparse_step": (1,),
     },
     assumed={"qkv_bias": True},
+    limits={"num_experts_per_tok": "num_experts"},
     harmless={
         **MIXTRAL.harmless, "intermediate_size": "width of layers without experts: there are none",
     },

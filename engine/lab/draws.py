@@ -108,6 +108,8 @@ def _ordered(group: Monomial, size: int, batch: Shape, dial: Dial, generator: Ge
         taking = torch.zeros(copies, size, dtype=torch.bool).scatter(1, chosen, value=True)
         if group.orders:
             order[rows, chosen] = chosen.roll(1, -1)
+        if group.common:  # one sign is all or nothing: beside an order it is the last to change
+            taking = torch.full_like(taking, dial.severity == 1 or not group.orders)
         scale = torch.where(taking, _factors(group, ranks, flips, logs, dial.severity), 1.0)
     else:
         one = ranks[:, :1]
@@ -212,14 +214,11 @@ def mean(size: int, i: int, j: int) -> Tensor:
 
 
 def _part(element: Element, severity: float) -> Element:
-    """Of a signed permutation the cycles of the first coordinates only, others left alone."""
+    """Of an element on rotary pairs (f, f + n/2) the first pairs only, others left alone."""
     assert isinstance(element, Ordered)
     order, size = element.permutation, element.permutation.shape[-1]
-    lowest = torch.arange(size).expand(order.shape)
-    for _ in range(size):  # the lowest member of each cycle
-        lowest = torch.minimum(lowest, lowest.gather(-1, order))
-    kept = lowest < count(severity, size)
     still = torch.arange(size).expand(order.shape)
+    kept = still % (size // 2) < count(severity, size // 2)
     return Ordered(torch.where(kept, order, still), torch.where(kept, element.scale, 1.0))
 
 

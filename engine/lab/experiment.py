@@ -16,7 +16,7 @@ from engine.lab.plans import Plan, Source, plan
 from engine.lab.views import Place, Weight, heard, hidden_view, place, weight_view
 from engine.questions import Lab
 from engine.records import Effect, Experiment, TensorChange
-from engine.running import HIDDEN, log_probabilities, random_inputs
+from engine.running import HIDDEN, log_probabilities, random_inputs, require_signal
 
 WINDOWS, LENGTH = 2, 64
 
@@ -132,6 +132,7 @@ def measured(
             f"{checkpoint.name} has no output over tokens or classes, so that nothing shows: open "
             "the model with its head."
         )
+    require_signal(found, checkpoint.name)
     return found, torch.cat(inside) if inside else torch.zeros(0, 0, 0)
 
 

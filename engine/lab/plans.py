@@ -107,7 +107,7 @@ def _check(asked: Lab, layers: int) -> None:
         raise Refused(f"The severity is {asked.severity:g}: give one from 0 to 1.")
     if not math.isfinite(asked.angle):
         raise Refused(f"The angle is {asked.angle}: give a number of degrees.")
-    if asked.layer >= layers:
+    if not -1 <= asked.layer < layers:
         raise Refused(
             f"There is no layer {asked.layer}: the model has 0 to {layers - 1}, and -1 stands for "
             "all."

@@ -12,6 +12,15 @@ from engine.records.cards import (
     Role,
     SelfTest,
 )
+from engine.records.heads import (
+    STEPS,
+    Cost,
+    HeadCost,
+    HeadsReport,
+    OrderRank,
+    TurnReport,
+    Turns,
+)
 from engine.records.lab import (
     Effect,
     Experiment,
@@ -20,6 +29,7 @@ from engine.records.lab import (
 from engine.records.matches import (
     AlignmentReport,
     Assignment,
+    LayerStage,
     ResidualMatch,
     StageReport,
     Truth,
@@ -33,16 +43,22 @@ from engine.records.words import (
 
 __all__ = [
     "REGISTRY",
+    "STEPS",
     "TOLERANCE",
     "AlignmentReport",
     "Assignment",
     "BlindCard",
     "Carrier",
     "CoordinateCard",
+    "Cost",
     "DirectionTest",
     "Effect",
     "Experiment",
+    "HeadCost",
+    "HeadsReport",
+    "LayerStage",
     "ModelCard",
+    "OrderRank",
     "Record",
     "ResidualMatch",
     "Role",
@@ -50,14 +66,21 @@ __all__ = [
     "StageReport",
     "TensorChange",
     "Truth",
+    "TurnReport",
+    "Turns",
     "Word",
     "plain",
     "word",
 ]
 
-Record = SelfTest | ModelCard | ResidualMatch | AlignmentReport | Experiment
-
-REGISTRY: Mapping[str, type] = MappingProxyType(
-    {cls.__name__: cls for cls in (SelfTest, ModelCard, ResidualMatch, AlignmentReport, Experiment)}
+Record = (
+    SelfTest | ModelCard | ResidualMatch | AlignmentReport | Experiment | HeadsReport | TurnReport
 )
+
+REGISTRY: Mapping[str, type] = MappingProxyType({
+    cls.__name__: cls
+    for cls in (
+        SelfTest, ModelCard, ResidualMatch, AlignmentReport, Experiment, HeadsReport, TurnReport,
+    )
+})  # fmt: skip
 """The records that the store keeps, by name."""

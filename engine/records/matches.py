@@ -76,6 +76,17 @@ class StageReport:
 
 
 @dataclass(frozen=True)
+class LayerStage:
+    """What one stage did in one layer, in A's residual coordinates."""
+
+    layer: int | None  # None: what belongs to no layer
+    coordinates: str  # "grp head", "rot", …
+    before: float  # relative distance ‖A − B‖ / ‖A‖ over the tensors that carry them, before
+    after: float  # and after
+    margin: float | None  # relative; None for a continuous element
+
+
+@dataclass(frozen=True)
 class AlignmentReport:
     """B in A's coordinates: what was found, how far the tensors are apart, and the fresh check.
 
@@ -106,6 +117,7 @@ class AlignmentReport:
     device: str
     dtype: str
     seconds: float
+    steps: tuple[LayerStage, ...] = ()  # layer by layer, in the order in which they were solved
 
     @property
     def kept(self) -> Word:

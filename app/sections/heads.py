@@ -1,0 +1,238 @@
+"""Parts of the Heads page: costs, order, what every step leaves, matrices, the published cost."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from app import attention, outputs
+from app.charts import drawing, heads, objectives, pairings, tables, turns
+from app.charts.theme import LIGHT, Shade, shade
+from app.controls.heads import Pick
+from app.outputs import Download
+from engine.questions import Heads
+from engine.records import HeadsReport
+
+WIDE = 460
+"""Pixels across, of a picture that is written to a file."""
+
+
+def _look() -> Shade:
+    return shade(st.context.theme.type)
+
+
+def picture(chart: Any, key: str, about: str, *, clicks: bool = False) -> None:
+    """An Altair picture as wide as its place."""
+    more: dict[str, Any] = {"on_select": "rerun", "selection_mode": heads.CLICK} if clicks else {}
+    st.altair_chart(
+        drawing.shown(chart, _look()), key=key, width="stretch", theme=None, alt=about, **more
+    )
+
+
+def matching(record: HeadsReport, pick: Pick) -> None:
+    """The map of costs beside the order, and the chosen cell in words."""
+    left, right = st.columns([3, 2])
+    with left:
+        st.markdown(f"**Head × head: the {outputs.plain(record.used)} cost**")
+        chart = heads.cost_map(record, record.cost, pick.term, _look(), pick.recovered, pick.cell)
+        picture(chart, pick.key("costs"), "Cost of every head of A against every one of B",
+                clicks=True)  # fmt: skip
+        st.markdown(outputs.plain(attention.cell(record, pick.cell)))
+        outputs.explain(
+            "Cost over the mean cost: 0 is one head in two bases. Dots mark the partners, rings "
+            "the planted truth, dashes the key/value heads. Click a cell. Twins: dots at 0, the "
+            "rest near 1. Fine-tunes of one base: dots near 0.",
+            "Every cell near 1: noise, and the order is a guess; a dot outside its ring.",
+        )
+    with right:
+        st.markdown("**Recovered order**")
+        picture(heads.order_map(record, _look(), pick.cell.a), pick.key("order"),
+                "Heads of A joined with their partners in B", clicks=True)  # fmt: skip
+        st.markdown(outputs.plain(attention.order(record)))
+        outputs.explain(
+            "A line joins a head of A with its partner in B; boxes hold the query heads that share "
+            "a key/value head and stay together. Fine-tunes of one base: all lines level.",
+            "Orange lines, which miss the planted partner (violet).",
+        )
+
+
+def steps(record: HeadsReport, pick: Pick) -> None:
+    """What each step leaves of every head's distance, and the distance left at the end."""
+    st.subheader("What does each step take away?")
+    sides = st.columns(3)
+    for place, side in zip(sides[:2], objectives.SIDES, strict=True):
+        with place:
+            chart = objectives.steps(record, side, _look(), pick.cell.a)
+            picture(chart, f"steps {side}", f"Distance of {side} after each step")
+    with sides[2]:
+        picture(objectives.left(record, _look(), pick.cell.a), "left", "Distance left per head")
+    outputs.explain(
+        "The Stage-2 objective as a distance, √(objective / ‖A‖²), of every head of A and its "
+        "partner: as stored, in order, after turns and rotations alone, after all of Stage 2. The "
+        "chosen head is strong; under the dashed line counts as exact. Right: what is left after "
+        f"what the control *Stage 2* says ({record.stage2}). Twins drop to about 1e-7, fine-tunes "
+        "start low and stay low.",
+        "Lines that stay near 1.4, the distance of two unrelated heads of one size: noise.",
+    )
+    with st.expander("Every head in numbers"):
+        st.dataframe(pairings.pairs(record), hide_index=True, width="stretch")
+
+
+def matrices(record: HeadsReport) -> None:
+    """Singular values of the matrices that were found where any matrix is free."""
+    st.subheader("Where any matrix is free: its singular values")
+    left, right = st.columns(2)
+    with left:
+        chart = objectives.singular(record.val_singular, "between values and outputs", _look())
+        picture(chart, "val-singular", "Singular values of the value matrices")
+    with right:
+        if record.qk_singular is None:
+            st.markdown(
+                "Between queries and keys the channels are rotated by position: a matrix there "
+                "would change the function, and each frequency has its angle and modulus instead."
+            )
+        else:
+            chart = objectives.singular(record.qk_singular, "between queries and keys", _look())
+            picture(chart, "qk-singular", "Singular values of the query/key matrices")
+    outputs.explain(
+        "V → M V and O → O M⁻¹ leave the output alone for every invertible M. One line for each "
+        "key/value head: the singular values of the M that was found. All at 1 (dashed): a "
+        "rotation, or nothing at all, as between fine-tunes of one base or of a model and itself.",
+        "A steep fall over several powers of ten: channels that B does not use, or a fit to noise.",
+    )
+
+
+def coincidences(record: HeadsReport, pick: Pick) -> None:
+    """One model against itself: the nearest heads, and what removing them costs."""
+    st.subheader("Which heads could do without each other?")
+    left, right = st.columns(2)
+    with left:
+        _table(pairings.coincide(record))
+    with right:
+        if record.removal is None:
+            st.markdown("What it costs to remove a head was not measured for this model.")
+        else:
+            chart = objectives.removal(record, record.removal, _look(), pick.cell.a)
+            picture(chart, "removal", "What it costs to remove each head")
+    outputs.explain(
+        "Left: pairs of heads, the nearest first, cost over the mean. Right: how far the output "
+        "moves without each head, measured. Two copies of one head have cost 0.",
+        "A small cost beside a dear removal: alike is not the same as superfluous.",
+    )
+
+
+def published(record: HeadsReport, pick: Pick) -> None:
+    """Our cost and the published one side by side."""
+    st.subheader("The published cost against ours")
+    st.markdown(outputs.plain(attention.disagreement(record)))
+    for place, cost in zip(st.columns(2), (record.own, record.published), strict=True):
+        with place:
+            ours = cost.kind != "published"
+            st.markdown("**ours: " + cost.kind + "**" if ours else "**as published**")
+            chart = heads.cost_map(record, cost, pick.term, _look(), pick.recovered, pick.cell)
+            picture(chart, f"cost {cost.kind}", f"Costs of all pairs of heads, {cost.kind}")
+    first, second = st.columns(2)
+    with first:
+        st.markdown("**Nearest head by either cost**")
+        _table(pairings.nearest(record))
+    with second:
+        st.markdown("**Pairs that the published cost brings nearer**")
+        _table(pairings.apart(record))
+    rotated = (
+        "Under rotary positions the published cost sees M = W_qᵀW_k alone: any matrix on the "
+        "channels of a head, or its pairs exchanged, leaves M as it is and changes what the head "
+        "computes at a distance. Such a head costs 0 there, and not here; hence the default. "
+        if record.turns is not None
+        else ""
+    )
+    outputs.explain(
+        f"Both over their own mean. {rotated}Switch *Cost* above to pair the heads by either.",
+        "A pair at 0 on the right and near 1 on the left: different heads taken for one.",
+    )
+
+
+def _table(table: Any) -> None:
+    real = {
+        name: st.column_config.NumberColumn(format="%.3g")
+        for name in table.columns
+        if table[name].dtype.kind == "f"
+    }
+    st.dataframe(table, hide_index=True, width="stretch", height=260, column_config=real)
+
+
+def theory() -> None:
+    """Both stages as formulas."""
+    outputs.formula(
+        r"**Stage 1.** Complex rows $q_f = W_q[f] + i\,W_q[f + n/2]$, $k_f$ likewise; "
+        r"$N = W_v^\top W_o^\top$; $C_{ij} = \sum_f \|q_f^A \bar k_f^A - q_f^B \bar k_f^B\|^2 "
+        r"/ c_1 + \|N_i - N_j\|^2 / c_2$, each term over its mean. Without rotation "
+        r"$M = W_q^\top W_k$ takes the "
+        r"place of the first. Published: $\|\bar M_i - \bar M_j\|^2 + \|N_i - N_j\|^2$, $\bar M$ "
+        "centred per row. The assignment keeps the query heads of a group together.  \n"
+        r"**Stage 2.** $z = r e^{i\varphi}$ acts as $q \to z q$, $k \to k / \bar z$ and minimises "
+        r"$a r^2 + b / r^2 - 2\,|s r + t / r|$ with $a = \|q_B\|^2$, $b = \|k_B\|^2$, $s = "
+        r"\langle q_B, q_A\rangle$, $t = \langle k_B, k_A\rangle$; $\varphi = \arg(s r + t / r)$. "
+        r"Any matrix: $\min_M \|V_A - M V_B\|^2 + \|O_A - O_B M^{-1}\|^2$.",
+        "Tran et al. 2026 (arXiv 2606.17830), for the two stages and the published cost; the cost "
+        "over complex rows and the closed form for z are this program's.",
+    )
+
+
+def pictures(record: HeadsReport, pick: Pick) -> dict[str, Any]:
+    """Every Altair picture of the page on white, by name."""
+    cost = heads.cost_map(record, record.cost, pick.term, LIGHT, pick.recovered, pick.cell)
+    found = {
+        "costs": cost,
+        "order": heads.order_map(record, LIGHT, pick.cell.a),
+        "objective": _beside(
+            *(objectives.steps(record, side, LIGHT, pick.cell.a) for side in objectives.SIDES),
+            objectives.left(record, LIGHT, pick.cell.a),
+        ),
+    }
+    matrices = [objectives.singular(record.val_singular, "values and outputs", LIGHT)]
+    if record.qk_singular is not None:
+        matrices.append(objectives.singular(record.qk_singular, "queries and keys", LIGHT))
+    found["singular"] = _beside(*matrices)
+    if record.turns is not None:
+        chosen = pick.cell.a // record.per_group, pick.frequency
+        found["turns"] = drawing.above(*(
+            turns.turn_map(record, record.turns, part, LIGHT, chosen, part).properties(width=WIDE)
+            for part in ("angle", "modulus")
+        ))  # fmt: skip
+    return found
+
+
+def _beside(*charts: Any) -> Any:
+    return drawing.beside(*(chart.properties(width=WIDE * 0.7) for chart in charts))
+
+
+def take_away(question: Heads, record: HeadsReport, pick: Pick) -> None:
+    """Downloads and the command line."""
+    name = f"heads-layer-{record.layer}"
+    files = [
+        Download("Heads (CSV)", f"{name}.csv", "text/csv",
+                 lambda: pairings.pairs(record).to_csv(index=False)),
+        Download("Arrays (NPZ)", f"{name}.npz", "application/octet-stream",
+                 lambda: pairings.as_npz(record)),
+        Download("Record (JSON)", f"{name}.json", "application/json",
+                 lambda: tables.as_json(record)),
+    ]  # fmt: skip
+    if record.turns is not None:
+        every = turns.frequencies(record, record.turns)
+        files.append(
+            Download("Turns (CSV)", f"{name}-turns.csv", "text/csv",
+                     lambda: every.to_csv(index=False))
+        )  # fmt: skip
+    for title, chart in pictures(record, pick).items():
+        wide = (
+            chart if title in {"objective", "singular", "turns"} else chart.properties(width=WIDE)
+        )
+        files += [_file(title, name, wide, kind) for kind in ("png", "svg")]
+    outputs.take_away(files, [question.command], "Other pictures have a camera button (PNG).")
+
+
+def _file(title: str, name: str, chart: Any, kind: drawing.Kind) -> Download:
+    mime = {"png": "image/png", "svg": "image/svg+xml"}[kind]
+    make: Callable[[], bytes] = partial(drawing.image, chart, kind)
+    return Download(f"{title.capitalize()} ({kind.upper()})", f"{name}-{title}.{kind}", mime, make)

@@ -1,0 +1,118 @@
+"""What a layer's heads do when the model runs: half way between two, and without one of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine import network, texts
+from engine.attention.pairs import Pair, Tensors
+from engine.axes import Leg, Mark, legs, rewrite
+from engine.checkpoint import Checkpoint
+from engine.errors import Refused
+from engine.questions import Heads, Turn
+from engine.running import HIDDEN, log_probabilities, random_inputs
+
+WINDOWS, LENGTH = 2, 64
+WORDS = frozenset({"grp", "head", "rot", "qk", "val", "gain"})
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the models of a pair are given."""
+
+    ids: Tensor
+    what: str
+    text: bool  # a text, whose next tokens a decoder predicts
+
+
+def inputs(a: Checkpoint, asked: Heads | Turn) -> Inputs:
+    """The question's tokens; random ids or images where A has no tokenizer for the default text."""
+    try:
+        ids = torch.from_numpy(texts.tokens(a, asked.text, asked.tokens))
+    except Refused:
+        if asked.text != texts.DEFAULT and a.family.inputs == "tokens":
+            raise
+        ids = random_inputs(a, WINDOWS, LENGTH, seed=0)
+        pixels = a.family.inputs == "pixels"
+        what = f"{WINDOWS} random images" if pixels else f"{ids.numel()} random token ids"
+        return Inputs(ids, what, text=False)
+    return Inputs(ids, f"{ids.numel()} tokens of {texts.describe(a, asked.text)}", text=True)
+
+
+def part(checkpoint: Checkpoint, tensors: Tensors) -> dict[str, Tensor]:
+    """The tensors of a layer's attention: those that carry a head, and their biases."""
+    family = checkpoint.family
+    carriers = {n for n in tensors if WORDS & {leg.name for leg in legs(family.row(n).axes)}}
+    modules = {name.rpartition(".")[0] for name in carriers}
+    return {n: x for n, x in tensors.items() if n.rpartition(".")[0] in modules}
+
+
+Say = Callable[[Tensors], dict[str, Tensor]]
+"""Log-probabilities of a model with some tensors in place of its own."""
+
+
+def speaker(checkpoint: Checkpoint, asked: Heads | Turn, given: Inputs) -> Say:
+    """The model of a checkpoint on the same inputs each time."""
+    where, kind = network.device(asked.device), network.dtype(asked.dtype)
+    own = {name: checkpoint.read(name) for name in checkpoint.headers}
+
+    def say(tensors: Tensors) -> dict[str, Tensor]:
+        held = {name: tensors.get(name, x).to(kind) for name, x in own.items()}
+        return log_probabilities(network.build(checkpoint, held, where, kind), given.ids)
+
+    return say
+
+
+def middle(both: Pair) -> dict[str, Tensor]:
+    """½ (A + B) of the layer's attention, B in whatever order and coordinates it is."""
+    a, b = part(both.a, both.theirs), part(both.b, both.mine)
+    return {n: (x.float() + b[n].float()) / 2 for n, x in a.items() if n in b}
+
+
+def next_token_loss(found: dict[str, Tensor], given: Inputs) -> float | None:
+    """Mean −log p of each next token, nats; None for a model that predicts none."""
+    x = found.get("logits")
+    if x is None or not given.text or x.ndim != 3 or x.shape[:2] != given.ids.shape:
+        return None
+    chosen = x[:, :-1].gather(-1, given.ids[:, 1:, None])
+    return -float(chosen.double().mean())
+
+
+def decodes(checkpoint: Checkpoint) -> bool:
+    """Whether a model predicts next tokens."""
+    return network.network_class(checkpoint.config).__name__.endswith(("CausalLM", "LMHeadModel"))
+
+
+def without(both: Pair, group: int, head: int) -> dict[str, Tensor]:
+    """The tensors that read the heads' values, zero where they read one head."""
+    found: dict[str, Tensor] = {}
+    for name, x in both.theirs.items():
+        row = both.family.row(name)
+        if any(leg.name == "val" and leg.mark is Mark.READ for leg in legs(row.axes)):
+            places = {"grp": group, "head": head}
+
+            def cut(found: tuple[Leg, ...], block: Tensor, places: dict = places) -> Tensor:
+                mask = torch.ones_like(block)
+                index = tuple(places.get(leg.name, slice(None)) for leg in found)
+                mask[index] = 0
+                return block * mask
+
+            found[name] = rewrite(x, row.axes, both.sizes, cut)
+    return found
+
+
+def removal(both: Pair, say: Say) -> np.ndarray | None:
+    """Mean KL(A ‖ A without a head) over positions, float32 [heads], nats; None without a head."""
+    before = say({})
+    if HIDDEN in before:
+        return None
+    name = next(iter(before))
+    p = before[name].double()
+    found = []
+    for head in range(both.sizes["grp"] * both.per_group):
+        q = say(without(both, *divmod(head, both.per_group)))[name].double()
+        found.append(max(float((p.exp() * (p - q)).sum(-1).mean()), 0.0))
+    return np.array(found, np.float32)

@@ -1,0 +1,461 @@
+"""Attention of two models: planted orders, angles and moduli come back, and what must not."""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from engine.action import act
+from engine.alignment import align, layer_tensors, start_from_embedding
+from engine.attention import orders
+from engine.attention.pairs import Pair, inner, pair
+from engine.attention.report import Steps
+from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
+from engine.cli import main
+from engine.elements import Mixed
+from engine.errors import Refused, silent
+from engine.gauges import (
+    balanced,
+    factor_cost,
+    fit_factor,
+    fit_products,
+    fit_unit,
+    mixing_cost,
+    procrustes,
+    products,
+)
+from engine.groups import LINEAR
+from engine.questions import Align, Heads, Turn
+from engine.records import HeadsReport, LayerStage, Turns
+from engine.scramble import scramble
+from engine.slide import possible, slide
+from engine.stages import UNIT, head_terms, solve_heads
+from engine.symmetry import Symmetry
+
+Built = Callable[[str], Path]
+SHAPES = ("llama_gqa", "gpt2", "gpt_neox", "qwen3", "olmo2", "bert_masked", "vit", "phi3_partial")
+ANGLE = 1e-6
+
+
+@pytest.fixture(scope="module")
+def twins(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], HeadsReport]:
+    """The report on a tiny model and its scrambled twin."""
+
+    @cache
+    def answer(architecture: str) -> HeadsReport:
+        a = built(architecture)
+        b = tmp_path_factory.mktemp("heads") / "twin"
+        scramble(open_checkpoint(a), b, 1, (), silent)
+        return Heads(str(a), str(b), layer=1, tokens=256).answer()
+
+    return answer
+
+
+@pytest.mark.parametrize("architecture", SHAPES)
+def test_a_planted_pair_comes_back(architecture: str, twins: Callable[[str], HeadsReport]) -> None:
+    """Order, every angle and every modulus, nothing left, first among all orders."""
+    found = twins(architecture)
+    assert found.right == 1
+    assert found.same_weights == "exact"
+    assert found.query_key[0].sum() > 0.1 * found.query_key_norm.sum()
+    assert found.rank is not None
+    assert found.rank.rank == 1
+    assert found.rank.orders == orders.count(found.groups, found.per_group)
+    assert (found.margin > 0.05).all()
+    if found.turns is None:
+        assert found.qk_singular is not None
+        assert found.used == "product"
+        return
+    assert found.turns.planted_angle is not None
+    off = np.angle(np.exp(1j * (found.turns.angle - found.turns.planted_angle)))
+    assert abs(off).max() < ANGLE
+    assert abs(found.turns.log_modulus - found.turns.planted_log_modulus).max() < ANGLE
+    assert found.turns.weight.sum(-1) == pytest.approx(np.ones(found.groups), rel=1e-5)
+
+
+def test_norms_of_heads_leave_half_turns_and_scales(
+    twins: Callable[[str], HeadsReport],
+) -> None:
+    found = twins("qwen3")
+    assert found.turns is not None
+    assert found.turns.half_turns
+    assert set(np.round(abs(found.turns.angle), 6).ravel()) <= {0.0, round(math.pi, 6)}
+    assert (found.turns.log_modulus == 0).all()
+    assert found.query_scale == pytest.approx(np.ones(6), abs=1e-6)
+    assert found.key_scale == pytest.approx(np.ones(3), abs=1e-6)
+
+
+def factor(count: int, rows: int, seed: int = 0) -> tuple[Tensor, ...]:
+    draw = torch.randn(
+        4, count, rows, generator=torch.Generator().manual_seed(seed), dtype=torch.complex128
+    )
+    w_a, w_b, r_a, r_b = draw
+    return (
+        w_b.abs().square().sum(1), r_b.abs().square().sum(1),
+        (w_b.conj() * w_a).sum(1), (r_b.conj() * r_a).sum(1),
+    )  # fmt: skip
+
+
+def lowest(statistic: tuple[Tensor, ...]) -> Tensor:
+    """The objective on 401 moduli × 48 angles, then on the angle that is best for its modulus."""
+    a, b, s, t = statistic
+    centre = (b / a).log() / 4
+    angles = torch.linspace(-math.pi, math.pi, 49, dtype=torch.float64)[1:]
+    best = torch.full_like(a, torch.inf)
+    for u in torch.linspace(-5, 5, 401, dtype=torch.float64):
+        r = (centre + u).exp()
+        pull = s * r + t / r
+        flat = (pull[:, None] * torch.polar(torch.ones_like(angles), -angles)).real.amax(1)
+        assert (flat <= pull.abs() + 1e-9).all()
+        best = torch.minimum(best, a * r**2 + b / r**2 - 2 * pull.abs())
+    return best
+
+
+@pytest.mark.parametrize(("rows", "count"), [(1, 10_000), (2, 5_000), (3, 5_000)])
+def test_the_global_minimum_is_found(rows: int, count: int) -> None:
+    """On 20,000 instances no point of a dense grid over modulus and angle is lower."""
+    statistic = factor(count, rows)
+    a, b, *_ = statistic
+    reached = factor_cost(*statistic, fit_factor(*statistic))
+    assert ((reached - lowest(statistic)) / (a * b).sqrt()).max() < 1e-11
+
+
+def test_brent_alone_misses_some() -> None:
+    statistic = factor(1_500, 1)
+    reached = factor_cost(*statistic, fit_factor(*statistic)).numpy()
+    a, b, s, t = (x.numpy() for x in statistic)
+
+    def along(i: int) -> float:
+        def value(u: float) -> float:
+            r = np.exp(u)
+            return a[i] * r * r + b[i] / (r * r) - 2 * abs(s[i] * r + t[i] / r)
+
+        return minimize_scalar(value, method="brent").fun
+
+    brent = np.array([along(i) for i in range(len(a))])
+    assert (reached <= brent + 1e-9 * (a + b)).all()
+    assert (brent > reached + 1e-3).sum() > 10
+
+
+def test_two_valleys_of_nearly_the_same_depth() -> None:
+    """Where s r + t / r nearly vanishes both valleys lie close together, and equal to the eye."""
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.rand(2, 5_000, generator=generator, dtype=torch.float64) + 0.1
+    s = torch.randn(5_000, generator=generator, dtype=torch.complex128) * 0.3
+    noise = 1e-3 * torch.randn(5_000, generator=generator, dtype=torch.complex128)
+    statistic = (a, b, s, -s * (b / a).sqrt() * (1 + noise))
+    reached = factor_cost(*statistic, fit_factor(*statistic))
+    assert ((reached - lowest(statistic)) / (a * b).sqrt()).max() < 1e-12
+
+
+def test_turns_alone_are_the_best_turns_but_no_more() -> None:
+    a, b, s, t = factor(500, 3)
+    unit, full = fit_unit(s, t), fit_factor(a, b, s, t)
+    assert torch.allclose(unit.abs(), torch.ones_like(a))
+    for seed in range(4):
+        step = torch.rand(500, generator=torch.Generator().manual_seed(seed)).double()
+        turned = unit * torch.polar(torch.ones_like(a), step)
+        assert (factor_cost(a, b, s, t, turned) >= factor_cost(a, b, s, t, unit)).all()
+    assert (factor_cost(a, b, s, t, full) <= factor_cost(a, b, s, t, unit) + 1e-12).all()
+
+
+def noisy(a: Checkpoint, folder: Path, noise: float) -> Checkpoint:
+    """A scrambled in its heads, with noise relative to each tensor's spread."""
+    g = planted(a)
+    generator = torch.Generator().manual_seed(5)
+
+    def moved(name: str) -> Tensor:
+        x = act(g, name, a.read)
+        return x + noise * x.std() * torch.randn(x.shape, generator=generator)
+
+    save_checkpoint(folder, ((n, moved(n)) for n in a.headers), a)
+    return open_checkpoint(folder)
+
+
+def planted(a: Checkpoint) -> Symmetry:
+    from engine.symmetry import sample
+
+    return sample(a.family, a.config, torch.Generator().manual_seed(3), ("heads", "rot", "val"))
+
+
+def test_the_error_of_angles_scales_with_the_noise(built: Built, tmp_path: Path) -> None:
+    a = open_checkpoint(built("llama_gqa"))
+    errors = {}
+    for noise in (0.01, 0.001):
+        b = noisy(a, tmp_path / str(noise), noise)
+        found = Heads(a.name, str(b.folder), using="weights").answer()
+        g = replace(planted(a), source=a.fingerprint, target=b.fingerprint).inverse()
+        z = g.elements["layers.0.rot"].numbers()
+        assert found.turns is not None
+        off = np.angle(np.exp(1j * (found.turns.angle - z["angle"].numpy())))
+        size = found.turns.log_modulus - z["log_scale"].numpy()
+        errors[noise] = float(np.sqrt(np.mean(off**2 + size**2)))
+    assert errors[0.01] < 0.01
+    assert errors[0.01] / errors[0.001] == pytest.approx(10, rel=0.2)
+
+
+def in_layer(a: Checkpoint, b: Checkpoint, layer: int = 0) -> Pair:
+    return pair(a, b, Heads(a.name, b.name, layer), silent)
+
+
+@pytest.mark.parametrize(
+    ("other", "layer"),
+    [("demo:scope-first-attention-1", 0), ("demo:scope-all-attention-1", 3)],
+)
+def test_each_step_of_stage_2_helps_every_key_value_head(other: str, layer: int) -> None:
+    a, b = open_checkpoint("demo:base"), open_checkpoint(other)
+    both = in_layer(a, b, layer)
+    grp, head = (solve_heads(both.family, both.sizes, both.theirs, both.mine).elements[n]
+                 for n in ("grp", "head"))  # fmt: skip
+    ordered = both.with_order(grp, head)
+    steps = Steps.of([both, ordered, *(ordered.after(inner(ordered, k)) for k in
+                                       ("orthogonal", "full"))])  # fmt: skip
+    for objective in (steps.query_key, steps.value_output):
+        groups = objective.reshape(4, both.sizes["grp"], -1).sum(-1)
+        assert (np.diff(groups[1:], axis=0) < 0).all()
+    found = orders.orders(both)
+    assert found is not None
+    assert found.cost[found.find(grp, head)] == pytest.approx(
+        steps.query_key[3].sum() + steps.value_output[3].sum(), rel=1e-4
+    )
+
+
+def test_all_orders_are_ranked_by_what_stage_2_leaves() -> None:
+    """Each order's parts solved apart give what Stage 2 gives on the whole layer."""
+    a, b = open_checkpoint("demo:base"), open_checkpoint("demo:scope-all-attention-2")
+    both = in_layer(a, b)
+    found = orders.orders(both)
+    assert found is not None
+    assert len(found.cost) == 72
+    for number in (0, 17, 71):
+        outer, deep = orders.elements(both, found, number)
+        assert found.find(outer["grp"], outer["head"]) == number
+        after = both.after(outer).after(deep)
+        steps = Steps.of([both, after])
+        total = steps.query_key[1].sum() + steps.value_output[1].sum()
+        assert found.cost[number] == pytest.approx(total, rel=1e-5)
+
+
+def gauged(a: Checkpoint, kind: str) -> dict[str, Tensor]:
+    """Layer 0 with one head's q and k mixed by a matrix, or their pairs exchanged."""
+    tensors = layer_tensors(a, 0)
+    width = a.family.sizes(a.config)["rot"]
+    element = LINEAR.sample(width, (), torch.Generator().manual_seed(0))
+    if kind == "pairs":
+        order = torch.arange(width).reshape(2, -1)[:, torch.tensor([1, 0, *range(2, width // 2)])]
+        element = Mixed(torch.eye(width, dtype=torch.float64)[order.flatten()])
+    for word, move in (("q_proj", element.write), ("k_proj", element.read)):
+        name = next(n for n in tensors if n.endswith(f"{word}.weight"))
+        x = tensors[name].double().unflatten(0, (-1, width)).mT.contiguous()
+        tensors[name] = move(x).mT.flatten(0, 1)
+    return tensors
+
+
+@pytest.mark.parametrize("kind", ["matrix", "pairs"])
+def test_the_published_cost_takes_different_rotary_heads_for_equal(kind: str) -> None:
+    """M = W_qᵀ W_k stays under GL and under an order of pairs; what a rotated head computes not."""
+    a = open_checkpoint("demo:base")
+    sizes = a.family.sizes(a.config)
+    x, y = layer_tensors(a, 0), gauged(a, kind)
+    costs = {}
+    for own in (False, True):
+        term = head_terms(a.family, sizes, x, y, own=own)[0].flatten(2).flatten(0, 1)
+        costs[own] = term.diagonal() / term.mean()
+    assert costs[False].abs().max() < 1e-5
+    assert costs[True].min() > 0.02
+
+
+@pytest.mark.parametrize("architecture", ["llama_gqa", "gpt2", "gpt_neox", "vit", "qwen3"])
+def test_the_cost_does_not_see_the_gain_of_the_norm(architecture: str, built: Built) -> None:
+    """γ c against W / c changes the weights of readers; folded in, it changes no cost."""
+    a = open_checkpoint(built(architecture))
+    sizes = a.family.sizes(a.config)
+    blind = next(x for x in possible(a.family, a.config, a.headers) if x.name == "att")
+    generator = torch.Generator().manual_seed(0)
+    read = slide(a.family, a.config, blind, a.read, generator, a.headers)
+    x = layer_tensors(a, 0)
+    y = {n: read(n) for n in x}
+    assert any(not torch.equal(x[n].double(), y[n].double()) for n in x)
+    same, moved = (
+        head_terms(a.family, sizes, x, z, own=True)[0].flatten(2).flatten(0, 1) for z in (x, y)
+    )
+    assert torch.allclose(same, moved, rtol=1e-4, atol=float(same.mean()) * 1e-4)
+    plain = head_terms(a.family, sizes, x, y, own=False)[0].flatten(2).flatten(0, 1)
+    assert plain.diagonal().abs().max() > 1e-3 * plain.mean()
+
+
+def test_exchanged_groups_keep_their_keys() -> None:
+    """The report case: 4 query heads, 2 kv heads, groups exchanged; cosine 1 on k_proj."""
+    family = open_checkpoint("demo:base").family
+    sizes = {"grp": 2, "head": 2, "rot": 4, "val": 4, "res": 12, "ffn": 5, "tok": 7}
+    prefix = "model.layers.0.self_attn."
+    generator = torch.Generator().manual_seed(0)
+    rows = {"q_proj": (16, 12), "k_proj": (8, 12), "v_proj": (8, 12), "o_proj": (12, 16)}
+    a = {f"{prefix}{n}.weight": torch.randn(s, generator=generator) for n, s in rows.items()}
+    swap = torch.tensor([1, 0])
+    b = {
+        name: x.unflatten(axis, (2, -1)).index_select(axis, swap).flatten(axis, axis + 1)
+        for name, x in a.items()
+        for axis in [int(name.endswith("o_proj.weight"))]
+    }
+    found = solve_heads(family, sizes, a, b)
+    assert found.elements["grp"].numbers()["permutation"].tolist() == [1, 0]
+    assert found.elements["head"].numbers()["permutation"].tolist() == [[0, 1], [0, 1]]
+    g = Symmetry(family, {}, {f"layers.0.{n}": e for n, e in found.elements.items()})
+    g.__dict__["sizes"] = sizes
+    for name, x in a.items():
+        y = act(g, name, b.__getitem__)
+        assert float(torch.cosine_similarity(x.flatten(), y.flatten(), dim=0)) == pytest.approx(1)
+
+
+def rows_of(seed: int, noise: float = 0.0, shear: float = 1.0) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    w, r = torch.randn(2, 3, 40, 8, generator=generator, dtype=torch.float64)
+    m = LINEAR.sample(8, (3,), generator).matrix
+    m = m + (shear - 1) * torch.eye(8)
+    more = noise * torch.randn(2, 3, 40, 8, generator=generator, dtype=torch.float64)
+    return w @ m.mT + more[0], w, r @ torch.linalg.inv(m) + more[1], r
+
+
+def test_balanced_heads_find_a_planted_matrix_and_rotations_do_not() -> None:
+    data = products(*rows_of(0))
+    norm = sum(x.diagonal(dim1=-2, dim2=-1).sum(-1) for x in (data.a_w, data.a_r))
+    assert ((mixing_cost(data, balanced(data)) + norm) / norm).max() < 1e-10
+    assert ((mixing_cost(data, procrustes(data)) + norm) / norm).min() > 0.05
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 3.0])
+def test_refinement_is_no_worse_than_any_start(noise: float) -> None:
+    data = products(*rows_of(1, noise))
+    full = mixing_cost(data, fit_products(data))
+    for start in (procrustes, balanced):
+        assert (full <= mixing_cost(data, start(data)) + 1e-9).all()
+    rough = fit_products(data, ("orthogonal",), steps=0)
+    assert torch.allclose(rough, procrustes(data))
+
+
+def test_variants_of_stage_2_are_options_of_an_alignment() -> None:
+    a, b = open_checkpoint("demo:base"), open_checkpoint("demo:scope-first-attention-2")
+    start = start_from_embedding(a, b)
+    left, words = {}, {}
+    for stage2 in ("none", "orthogonal", "full"):
+        steps: list[LayerStage] = []
+        g, _ = align(a, b, start, stage2=stage2, told=steps.append)
+        words[stage2] = {key.rpartition(".")[2] for key in g.elements}
+        mine = {n: act(g, n, b.read) for n in layer_tensors(b, 0)}
+        gap = sum(float((mine[n] - x).square().sum()) for n, x in layer_tensors(a, 0).items())
+        left[stage2] = gap
+        assert {s.layer for s in steps} >= set(range(a.layers))
+        here = [s for s in steps if s.layer == 0]
+        assert all(s.after <= s.before + 1e-6 for s in here if s.coordinates in UNIT)
+    assert words["none"] == {"res", "ffn", "grp", "head"}
+    assert words["orthogonal"] == words["full"] == {"res", "ffn", "grp", "head", "rot", "val"}
+    assert left["full"] < left["orthogonal"] < left["none"]
+
+
+def test_an_answer_stored_before_an_option_came_is_still_found() -> None:
+    plain = Align("demo:base", "demo:twin")
+    assert plain.key == replace(plain, stage2="full").key
+    assert plain.key != replace(plain, stage2="none").key
+
+
+def test_the_objective_is_a_function_of_what_the_record_holds() -> None:
+    """‖q_A − z q_B‖² + ‖k_A − k_B / z̄‖², by hand, at any angle and modulus."""
+    draw = np.random.default_rng(0)
+    q_a, q_b, k_a, k_b = draw.normal(size=(4, 30, 2)) @ np.array([1, 1j])
+
+    def parts(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        found = (x.conj() * y).sum()
+        return np.array([[[found.real, found.imag]]])
+
+    power = [np.array([[(abs(x) ** 2).sum()]]) for x in (q_a, q_b, k_a, k_b)]
+    turns = Turns(
+        np.zeros((1, 1)), np.zeros((1, 1)), np.ones((1, 1), np.float32), power[1], power[3],
+        parts(q_b, q_a), parts(k_b, k_a), power[0] + power[2], False, None, None,
+    )  # fmt: skip
+    for angle, log in ((0.0, 0.0), (1.0, 0.5), (-2.0, -1.0)):
+        z = np.exp(log + 1j * angle)
+        by_hand = (abs(q_a - z * q_b) ** 2).sum() + (abs(k_a - k_b / z.conj()) ** 2).sum()
+        assert float(turns.objective(0, 0, angle, log)) == pytest.approx(by_hand)
+    assert turns.objective(0, 0, np.linspace(-3, 3, 7), 0.1).shape == (7,)
+
+
+def test_a_turn_by_hand_keeps_b_and_moves_the_middle() -> None:
+    found = Heads("demo:base", "demo:twin", layer=2, tokens=256)
+    base = Turn("demo:base", "demo:twin", 2, 1, 0, tokens=256)
+    record = replace(base, angle=70.0, modulus=1.4).answer()
+    assert record.verdict == "exact"
+    assert record.objective > record.best + 1
+    assert record.midpoint > 10 * record.midpoint_best
+    assert found.command.startswith("python -m engine heads demo:base demo:twin --layer 2")
+
+
+def test_one_model_against_itself(built: Built) -> None:
+    path = str(built("gpt2"))
+    found = Heads(path, path).answer()
+    assert found.same_model
+    assert found.using == "identity"
+    assert found.order.tolist() == [0, 1, 2]
+    assert (found.second != found.order).all()
+    assert found.removal is not None
+    assert (found.removal > 0).all()
+
+
+REFUSALS = {
+    "layer": (
+        Heads("demo:base", "demo:twin", layer=6),
+        "There is no layer 6: demo:base has 0 to 5.",
+    ),
+    "cost": (
+        Heads("demo:gpt2", "demo:gpt2", cost="rotary"),
+        (
+            "--cost rotary needs rotary frequencies, and demo:gpt2 (GPT-2) has none: use auto or "
+            "published."
+        ),
+    ),
+    "group": (
+        Turn("demo:base", "demo:twin", group=2),
+        "There is no group 2: layer 0 of demo:base has 0 to 1.",
+    ),
+    "modulus": (
+        Turn("demo:base", "demo:twin", modulus=0.0),
+        "--modulus 0: a modulus is a positive number.",
+    ),
+    "half turns": (
+        Turn("demo:qwen3", "demo:qwen3"),
+        (
+            "demo:qwen3 (Qwen3) has no rotary frequency that may turn freely: see `heads` for what "
+            "its heads may do."
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "message"), REFUSALS.values(), ids=REFUSALS)
+def test_what_is_not_there_is_refused(asked: Heads | Turn, message: str) -> None:
+    with pytest.raises(Refused, match=f"^{re.escape(message)}$"):
+        asked.answer()
+
+
+def test_the_command_line_says_what_the_record_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["heads", "demo:gpt2", "demo:gpt2", "--layer", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "layer 1 of GPT-2: 6 heads in 6 groups, product cost" in printed
+    assert "rank 1 of 720 orders by the objective" in printed
+    assert "without it KL" in printed
+    assert main(["heads", "demo:gpt2", "demo:gpt2", "--stage2", "none", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["stage2"], found["order"]) == ("none", list(range(6)))
+    assert np.array(found["own"]["query_key"]).shape == (6, 6)
+    turn = ["turn", "demo:base", "demo:twin", "--frequency", "3", "--angle", "30"]
+    assert main([*turn, "--count", "256"]) == 0
+    assert "B itself moved by" in capsys.readouterr().out
