@@ -282,4 +282,4 @@ def test_gains_stored_less_one_stay_at_severity_0(preset: str, built: Built) -> 
 
 def test_a_layer_below_all_is_refused(built: Built) -> None:
     with pytest.raises(Refused, match=r"There is no layer -5: the model has 0 to 1, and -1 stands"):
-        run(str(built("gpt2")), layer=-5)
+        run(str(built("gpt2")), preset="ffn-order", layer=-5)
