@@ -6,7 +6,9 @@ Importing this module imports neither torch nor transformers; `answer` does, whe
 import hashlib
 import json
 import shlex
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -31,8 +33,6 @@ CostKind = Literal["auto", "rotary", "published"]
 Stage2 = Literal["full", "orthogonal", "none"]
 Known = Literal["planted", "identity", "none"]
 MODELS = ("model", "a", "b")
-LATER = "later"
-"""Marks a field that came after answers were stored: at its default the key is the old one."""
 STARTING = "importing torch and transformers"
 """The first step of the first job in a process takes seconds."""
 
@@ -58,9 +58,6 @@ class Question:
         A path is no key: checkpoints enter by fingerprint, a text file by its bytes.
         """
         parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in MODELS}
-        for one in fields(self):
-            if LATER in one.metadata and parts[one.name] == one.default:
-                del parts[one.name]
         if parts.get("text", "default") != "default":
             parts["text"] = _digest(Path(str(parts["text"])))
         prints = [(checkpoint.fingerprint, checkpoint.stamps) for checkpoint in self.checkpoints]
@@ -80,6 +77,15 @@ class Question:
     def answer(self, progress: Progress = silent) -> Record:
         """Compute the record; `progress` may raise `Cancelled`, after which nothing has changed."""
         raise NotImplementedError
+
+    @contextmanager
+    def running(self, progress: Progress) -> Iterator[tuple[Checkpoint, ...]]:
+        """The checkpoints, while as many threads run as suit them."""
+        progress(0.0, STARTING)
+        from engine import network  # noqa: PLC0415
+
+        with network.threads(network.suited(*self.checkpoints)):
+            yield self.checkpoints
 
 
 VERBS = {
@@ -138,11 +144,9 @@ class Check(Question):
 
     def answer(self, progress: Progress = silent) -> SelfTest:
         """See `engine.selftest.self_test`."""
-        progress(0.0, STARTING)
-        from engine import network, selftest  # noqa: PLC0415
+        with self.running(progress) as (model,):
+            from engine import selftest  # noqa: PLC0415
 
-        (model,) = self.checkpoints
-        with network.threads(network.suited(model)):
             return selftest.self_test(model, self.device, self.dtype, self.seed, progress)
 
 
@@ -161,11 +165,9 @@ class Match(Question):
 
     def answer(self, progress: Progress = silent) -> ResidualMatch:
         """See `engine.matching.match_residual`."""
-        progress(0.0, STARTING)
-        from engine import matching, network  # noqa: PLC0415
+        with self.running(progress) as (a, b):
+            from engine import matching  # noqa: PLC0415
 
-        a, b = self.checkpoints
-        with network.threads(network.suited(a, b)):
             return matching.match_residual(a, b, self, progress)
 
 
@@ -182,15 +184,13 @@ class Align(Question):
     text: str = "default"
     device: str = "auto"
     dtype: str = "float32"
-    stage2: Stage2 = field(default="full", metadata={LATER: True})
+    stage2: Stage2 = "full"
 
     def answer(self, progress: Progress = silent, out: Path | None = None) -> AlignmentReport:
         """See `engine.comparison.compare`; `out` takes the aligned checkpoint and the gauge."""
-        progress(0.0, STARTING)
-        from engine import comparison, network  # noqa: PLC0415
+        with self.running(progress) as (a, b):
+            from engine import comparison  # noqa: PLC0415
 
-        a, b = self.checkpoints
-        with network.threads(network.suited(a, b)):
             return comparison.compare(a, b, self, out, progress)[0]
 
 
@@ -216,12 +216,9 @@ class Lab(Question):
 
     def answer(self, progress: Progress = silent) -> Experiment:
         """See `engine.lab.experiment.run`."""
-        progress(0.0, STARTING)
-        from engine import network  # noqa: PLC0415
-        from engine.lab import experiment  # noqa: PLC0415
+        with self.running(progress) as (model,):
+            from engine.lab import experiment  # noqa: PLC0415
 
-        (model,) = self.checkpoints
-        with network.threads(network.suited(model)):
             return experiment.run(model, self, progress)
 
 
@@ -245,12 +242,9 @@ class Heads(Question):
 
     def answer(self, progress: Progress = silent) -> HeadsReport:
         """See `engine.attention.report.report`."""
-        progress(0.0, STARTING)
-        from engine import network  # noqa: PLC0415
-        from engine.attention import report  # noqa: PLC0415
+        with self.running(progress) as (a, b):
+            from engine.attention import report  # noqa: PLC0415
 
-        a, b = self.checkpoints
-        with network.threads(network.suited(a, b)):
             return report.report(a, b, self, progress)
 
 
@@ -273,12 +267,9 @@ class Turn(Question):
 
     def answer(self, progress: Progress = silent) -> TurnReport:
         """See `engine.attention.hand.turn`."""
-        progress(0.0, STARTING)
-        from engine import network  # noqa: PLC0415
-        from engine.attention import hand  # noqa: PLC0415
+        with self.running(progress) as (a, b):
+            from engine.attention import hand  # noqa: PLC0415
 
-        a, b = self.checkpoints
-        with network.threads(network.suited(a, b)):
             return hand.turn(a, b, self, progress)
 
 
