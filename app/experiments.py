@@ -61,7 +61,8 @@ def _moved(record: Experiment) -> str:
 def _out(record: Experiment) -> str:
     effect = record.effect
     return (
-        f"Largest change of a log-probability {number(effect.largest)}; mean KL "
+        f"Largest change of a logit {number(effect.logits)}, of a log-probability "
+        f"{number(effect.largest)}; mean KL "
         f"{number(effect.divergence)} nats; the most likely token is unchanged at "
         f"{effect.agreement:.0%} of positions. Measured on {effect.tokens}."
     )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine import assignment, network, texts
+from engine import assignment, network
 from engine.action import act
 from engine.alignment import align, common
 from engine.axes import legs
@@ -20,7 +20,7 @@ from engine.errors import Progress, Refused, part, silent
 from engine.matching import planted, residual_correlation
 from engine.questions import Align
 from engine.records import AlignmentReport, LayerStage, StageReport
-from engine.running import Headless, logits, random_inputs
+from engine.running import Given, Headless, at_random, from_text, logits
 from engine.symmetry import Symmetry
 
 NEAR = 1e-3
@@ -146,7 +146,7 @@ def compare_logits(
 ) -> LogitCheck:
     """The same tokens through A, B, g · B and both means, one model in memory at a time."""
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
-    ids, name = check_tokens(a, b, asked.text)
+    given = check_tokens(a, b, asked.text)
     known = min(map(classes, (a, b)))
     sources: tuple[tuple[str, Callable[[str], Tensor]], ...] = (
         (a.name, a.read),
@@ -160,7 +160,7 @@ def compare_logits(
         progress(number / len(sources), f"logits of {label}")
         like = b if read == b.read else a
         model = network.build(like, {n: read(n) for n in like.headers}, where, kind)
-        found.append(logits(model, ids)[..., :known])
+        found.append(logits(model, given.inputs)[..., :known])
         del model
     first, second, third, mean, aligned_mean = found
     return LogitCheck(
@@ -169,7 +169,7 @@ def compare_logits(
         midpoint_before=_largest(first - mean),
         midpoint_after=_largest(first - aligned_mean),
         scale=_largest(first),
-        tokens=name,
+        tokens=given.what,
     )
 
 
@@ -184,16 +184,12 @@ def _largest(x: Tensor) -> float:
     return float(x.abs().max())
 
 
-def check_tokens(a: Checkpoint, b: Checkpoint, text: str) -> tuple[Tensor, str]:
+def check_tokens(a: Checkpoint, b: Checkpoint, text: str) -> Given:
     """The text's first tokens; random ids where A has no tokenizer to read it with."""
     try:
-        ids = torch.from_numpy(texts.tokens(a, text, CHECKED))
-        return ids, f"{ids.numel()} tokens of {texts.describe(a, text)}"
+        return from_text(a, text, CHECKED)
     except Refused:
-        smaller = min(a, b, key=classes)
-        inputs = random_inputs(smaller, 2, CHECKED // 2, seed=0)
-        images = smaller.family.inputs == "pixels"
-        return inputs, "2 random images" if images else f"{inputs.numel()} random token ids"
+        return at_random(min(a, b, key=classes), 2, CHECKED // 2)
 
 
 def classes(checkpoint: Checkpoint) -> int:

@@ -1,11 +1,13 @@
 """Running a model: random inputs, its outputs over tokens or classes, their log-probabilities."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from engine import texts
 from engine.checkpoint import Checkpoint
 from engine.errors import Refused
 
@@ -54,34 +56,68 @@ class Headless(Refused):
     """A model without an output over tokens or classes."""
 
 
-def log_probabilities(
-    model: PreTrainedModel, inputs: Tensor | Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Log-probabilities of every output over its classes, on the CPU; a bare hidden state as it is.
-
-    Logits themselves may shift by a common amount that nobody can observe.
-    """
+def responses(model: PreTrainedModel, inputs: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Every output for all windows in float32 or finer, classes last, on the CPU."""
     parts = [
-        {name: _normalised(name, x).cpu() for name, x in part.items()}
+        {name: (x if x.dtype == torch.float64 else x.float()).cpu() for name, x in part.items()}
         for part in outputs(model, inputs)
     ]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def _normalised(name: str, x: Tensor) -> Tensor:
-    finer = x if x.dtype == torch.float64 else x.float()
-    return finer if name in VALUES else finer.log_softmax(-1)
+def normalised(found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Log-probabilities over the classes of every output; what is no distribution as it is.
+
+    Logits themselves may shift by a common amount that nobody can observe.
+    """
+    return {name: x if name in VALUES else x.log_softmax(-1) for name, x in found.items()}
+
+
+def log_probabilities(
+    model: PreTrainedModel, inputs: Tensor | Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Log-probabilities of every output of a model."""
+    return normalised(responses(model, inputs))
 
 
 def logits(model: PreTrainedModel, inputs: Tensor | Mapping[str, Tensor]) -> Tensor:
-    """The first output of all windows, classes last, on the CPU; Headless without one."""
-    parts = list(outputs(model, inputs))
-    if not set(OUTPUTS) & set(parts[0]):
+    """The first output of all windows, classes last; Headless without one over classes."""
+    found = responses(model, inputs)
+    if not set(OUTPUTS) & set(found):
         raise Headless(
             f"{type(model).__name__} has no output over tokens or classes, so nothing can be "
             "compared: open the model with its head."
         )
-    return torch.cat([next(iter(part.values())).cpu() for part in parts])
+    return next(iter(found.values()))
+
+
+def divergence(before: Tensor, after: Tensor) -> float:
+    """Mean KL(before ‖ after) of log-probabilities over positions, nats, never below 0."""
+    p, q = before.double(), after.double()
+    return max(float((p.exp() * (p - q)).sum(-1).mean()), 0.0)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What models are run on."""
+
+    inputs: Tensor
+    what: str
+    text: bool  # a text, whose next tokens a decoder predicts
+
+
+def from_text(checkpoint: Checkpoint, text: str, count: int) -> Given:
+    """About `count` tokens of a text; Refused as `engine.texts.tokens` refuses."""
+    ids = torch.from_numpy(texts.tokens(checkpoint, text, count))
+    return Given(ids, f"{ids.numel()} tokens of {texts.describe(checkpoint, text)}", text=True)
+
+
+def at_random(checkpoint: Checkpoint, windows: int, length: int, seed: int = 0) -> Given:
+    """Random ids, or images for a model of images."""
+    inputs = random_inputs(checkpoint, windows, length, seed)
+    images = checkpoint.family.inputs == "pixels"
+    what = f"{windows} random images" if images else f"{inputs.numel()} random token ids"
+    return Given(inputs, what, text=False)
 
 
 def require_signal(found: Mapping[str, Tensor], name: str) -> None:

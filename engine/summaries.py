@@ -121,7 +121,8 @@ def of_experiment(record: Experiment) -> Iterator[str]:
     if record.equivariance is not None:
         followed = f"; hidden activations follow up to {record.equivariance:.2g}"
     yield (
-        f"output: {record.verdict}, largest change of a log-probability {effect.largest:.3g} "
+        f"output: {record.verdict}, largest change of a logit {effect.logits:.3g}, "
+        f"of a log-probability {effect.largest:.3g} "
         f"({effect.error:.2g} relative), KL(before ‖ after) {effect.divergence:.3g} nats, "
         f"{effect.agreement:.1%} of the positions say the same{followed}"
     )

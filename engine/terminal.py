@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from tqdm import tqdm
 
-from engine.errors import Progress
+from engine.errors import Progress, Refused
 from engine.questions import Question
 from engine.records import ResidualMatch, plain
 from engine.store import Store, default_root
@@ -41,8 +41,11 @@ def one_of(text: str, tokens: str) -> str:
 
 
 def listed(words: str) -> tuple[str, ...]:
-    """The words of a comma-separated option."""
-    return tuple(word.strip() for word in words.split(",") if word.strip())
+    """The words of a comma-separated option; Refused for commas alone, which would mean all."""
+    found = tuple(word.strip() for word in words.split(",") if word.strip())
+    if words and not found:
+        raise Refused(f"--only names nothing in {words!r}: leave it out for every coordinate.")
+    return found
 
 
 def solve(question: Question, kind: type[T]) -> T:

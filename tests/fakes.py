@@ -190,7 +190,7 @@ def experiment(
         "order": order.astype(np.int32),
         "equivariance": 2e-7,
         "pieces": tuple(f"w{number}" for number in range(12)),
-        "effect": Effect(error * 9.8, error, error**2, 1.0 if error < 0.1 else 0.4, "128 tokens"),
+        "effect": Effect(error * 9, error * 9.8, error, error**2, float(error < 0.1), "128 tokens"),
         "device": "cpu",
         "dtype": "float32",
         "seconds": 0.3,

@@ -237,6 +237,7 @@ def test_refusals_are_one_line(
     assert "config.json" in refusal(capsys, "inspect", tmp_path)
     assert "not empty" in refusal(capsys, "scramble", a, "--out", b)
     assert "--only names volume" in refusal(capsys, "scramble", a, "--out", out, "--only", "volume")
+    assert "--only names nothing" in refusal(capsys, "scramble", a, "--out", out, "--only", ",,")
     assert "tokenizer" in refusal(capsys, "match", a, b, "--out", tmp_path / "m.npz")
     assert ".npz or .json" in refusal(
         capsys, "match", a, b, "--using", "weights", "--out", tmp_path / "m.csv"

@@ -167,7 +167,7 @@ def test_hidden_states_follow_and_the_text_stays(built: Built) -> None:
     assert record.effect.tokens == "128 tokens of generated text (village)"
     tiny = run(str(built("gpt2")), "ffn-order")
     assert all(piece.isdigit() for piece in tiny.pieces)
-    assert tiny.effect.tokens.endswith("random ids")
+    assert tiny.effect.tokens.endswith("random token ids")
 
 
 def test_positions_are_read_back_at_the_same_tokens(built: Built) -> None:
@@ -283,3 +283,10 @@ def test_gains_stored_less_one_stay_at_severity_0(preset: str, built: Built) -> 
 def test_a_layer_below_all_is_refused(built: Built) -> None:
     with pytest.raises(Refused, match=r"There is no layer -5: the model has 0 to 1, and -1 stands"):
         run(str(built("gpt2")), preset="ffn-order", layer=-5)
+
+
+def test_logits_and_log_probabilities_are_both_told(built: Built) -> None:
+    """A common vector on the rows of an untied head moves every logit and no probability."""
+    found = run(str(built("llama_gqa")), preset="blind-logits")
+    assert found.verdict == "exact"
+    assert found.effect.logits > 100 * found.effect.largest

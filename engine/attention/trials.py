@@ -1,7 +1,6 @@
 """What a layer's heads do when the model runs: half way between two, and without one of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,33 +12,20 @@ from engine.axes import Leg, Mark, legs, rewrite
 from engine.checkpoint import Checkpoint
 from engine.errors import Refused
 from engine.questions import Heads, Turn
-from engine.running import HIDDEN, log_probabilities, random_inputs
+from engine.running import HIDDEN, Given, at_random, divergence, from_text, log_probabilities
 
 WINDOWS, LENGTH = 2, 64
 WORDS = frozenset({"grp", "head", "rot", "qk", "val", "gain"})
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What the models of a pair are given."""
-
-    ids: Tensor
-    what: str
-    text: bool  # a text, whose next tokens a decoder predicts
-
-
-def inputs(a: Checkpoint, asked: Heads | Turn) -> Inputs:
+def inputs(a: Checkpoint, asked: Heads | Turn) -> Given:
     """The question's tokens; random ids or images where A has no tokenizer for the default text."""
     try:
-        ids = torch.from_numpy(texts.tokens(a, asked.text, asked.tokens))
+        return from_text(a, asked.text, asked.tokens)
     except Refused:
         if asked.text != texts.DEFAULT and a.family.inputs == "tokens":
             raise
-        ids = random_inputs(a, WINDOWS, LENGTH, seed=0)
-        pixels = a.family.inputs == "pixels"
-        what = f"{WINDOWS} random images" if pixels else f"{ids.numel()} random token ids"
-        return Inputs(ids, what, text=False)
-    return Inputs(ids, f"{ids.numel()} tokens of {texts.describe(a, asked.text)}", text=True)
+        return at_random(a, WINDOWS, LENGTH)
 
 
 def part(checkpoint: Checkpoint, tensors: Tensors) -> dict[str, Tensor]:
@@ -54,14 +40,14 @@ Say = Callable[[Tensors], dict[str, Tensor]]
 """Log-probabilities of a model with some tensors in place of its own."""
 
 
-def speaker(checkpoint: Checkpoint, asked: Heads | Turn, given: Inputs) -> Say:
+def speaker(checkpoint: Checkpoint, asked: Heads | Turn, given: Given) -> Say:
     """The model of a checkpoint on the same inputs each time."""
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
     own = {name: checkpoint.read(name) for name in checkpoint.headers}
 
     def say(tensors: Tensors) -> dict[str, Tensor]:
         held = {name: tensors.get(name, x).to(kind) for name, x in own.items()}
-        return log_probabilities(network.build(checkpoint, held, where, kind), given.ids)
+        return log_probabilities(network.build(checkpoint, held, where, kind), given.inputs)
 
     return say
 
@@ -72,12 +58,12 @@ def middle(both: Pair) -> dict[str, Tensor]:
     return {n: (x.float() + b[n].float()) / 2 for n, x in a.items() if n in b}
 
 
-def next_token_loss(found: dict[str, Tensor], given: Inputs) -> float | None:
+def next_token_loss(found: dict[str, Tensor], given: Given) -> float | None:
     """Mean −log p of each next token, nats; None for a model that predicts none."""
     x = found.get("logits")
-    if x is None or not given.text or x.ndim != 3 or x.shape[:2] != given.ids.shape:
+    if x is None or not given.text or x.ndim != 3 or x.shape[:2] != given.inputs.shape:
         return None
-    chosen = x[:, :-1].gather(-1, given.ids[:, 1:, None])
+    chosen = x[:, :-1].gather(-1, given.inputs[:, 1:, None])
     return -float(chosen.double().mean())
 
 
@@ -110,9 +96,7 @@ def removal(both: Pair, say: Say) -> np.ndarray | None:
     if HIDDEN in before:
         return None
     name = next(iter(before))
-    p = before[name].double()
-    found = []
-    for head in range(both.sizes["grp"] * both.per_group):
-        q = say(without(both, *divmod(head, both.per_group)))[name].double()
-        found.append(max(float((p.exp() * (p - q)).sum(-1).mean()), 0.0))
+    heads = range(both.sizes["grp"] * both.per_group)
+    cut = (say(without(both, *divmod(head, both.per_group))) for head in heads)
+    found = [divergence(before[name], after[name]) for after in cut]
     return np.array(found, np.float32)

@@ -16,7 +16,15 @@ from engine.lab.plans import Plan, Source, plan
 from engine.lab.views import Place, Weight, heard, hidden_view, place, weight_view
 from engine.questions import Lab
 from engine.records import Effect, Experiment, TensorChange
-from engine.running import HIDDEN, log_probabilities, random_inputs, require_signal
+from engine.running import (
+    HIDDEN,
+    at_random,
+    divergence,
+    from_text,
+    normalised,
+    require_signal,
+    responses,
+)
 
 WINDOWS, LENGTH = 2, 64
 
@@ -83,18 +91,18 @@ def given(checkpoint: Checkpoint, text: str, seed: int) -> tuple[Tensor, str, tu
     Without a tokenizer the default text is random ids; a model of images gets random pixels.
     """
     if checkpoint.family.inputs == "pixels":
-        pixels = random_inputs(checkpoint, WINDOWS, LENGTH, seed)
+        found = at_random(checkpoint, WINDOWS, LENGTH, seed)
         sizes = checkpoint.family.sizes(checkpoint.config)
         pieces = ("first token", *(f"patch {i}" for i in range(sizes["pos"] - 1)))
-        return pixels, f"{WINDOWS} random images", pieces
-    if text != texts.DEFAULT or reads(checkpoint):
-        ids = torch.from_numpy(texts.tokens(checkpoint, text, WINDOWS * texts.WINDOW))
-        what = texts.describe(checkpoint, text)
-    else:
-        ids, what = random_inputs(checkpoint, WINDOWS, LENGTH, seed), "random ids"
+        return found.inputs, found.what, pieces
+    if text == texts.DEFAULT and not reads(checkpoint):
+        found = at_random(checkpoint, WINDOWS, LENGTH, seed)
+        return found.inputs, found.what, pieces_of(checkpoint, found.inputs[0])
+    ids = from_text(checkpoint, text, WINDOWS * texts.WINDOW).inputs
     longest = checkpoint.family.sizes(checkpoint.config).get("pos", LENGTH)
     ids = ids[:WINDOWS, : min(LENGTH, longest)].contiguous()
-    return ids, f"{ids.numel()} tokens of {what}", pieces_of(checkpoint, ids[0])
+    what = f"{ids.numel()} tokens of {texts.describe(checkpoint, text)}"
+    return ids, what, pieces_of(checkpoint, ids[0])
 
 
 def reads(checkpoint: Checkpoint) -> bool:
@@ -121,12 +129,12 @@ def measured(
     look: Place | None,
     where: tuple[torch.device, torch.dtype],
 ) -> tuple[Mapping[str, Tensor], Tensor]:
-    """Log-probabilities [window, position, class] by output, and hidden activations."""
+    """Outputs [window, position, class] by name, and hidden activations."""
     tensors = {name: source.read(name).to(where[1]) for name in source.names}
     model = network.build(checkpoint, tensors, *where, config=source.config)
     del tensors
     with heard(model, look) as inside:
-        found = log_probabilities(model, inputs)
+        found = responses(model, inputs)
     if HIDDEN in found:
         raise Refused(
             f"{checkpoint.name} has no output over tokens or classes, so that nothing shows: open "
@@ -173,11 +181,20 @@ def differences(done: Plan) -> tuple[tuple[TensorChange, ...], Weight]:
 
 
 def effect(before: Mapping[str, Tensor], after: Mapping[str, Tensor], tokens: str) -> Effect:
-    """Differences of log-probabilities over all outputs; KL and agreement of the first one."""
-    largest = max(float((after[name] - x).abs().max()) for name, x in before.items())
-    scale = max(float(x.abs().max()) for x in before.values())
+    """Differences over all outputs; KL and agreement of the first one."""
     name = next(iter(before))
-    p, q = before[name].double(), after[name].double()
-    divergence = float((p.exp() * (p - q)).sum(-1).mean())
-    agreement = float((p.argmax(-1) == q.argmax(-1)).double().mean())
-    return Effect(largest, largest / max(scale, 1e-300), max(divergence, 0.0), agreement, tokens)
+    p, q = normalised(before), normalised(after)
+    largest, scale = _largest(p, q), max(float(x.abs().max()) for x in p.values())
+    agreement = float((p[name].argmax(-1) == q[name].argmax(-1)).double().mean())
+    return Effect(
+        logits=_largest(before, after),
+        largest=largest,
+        error=largest / max(scale, 1e-300),
+        divergence=divergence(p[name], q[name]),
+        agreement=agreement,
+        tokens=tokens,
+    )
+
+
+def _largest(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> float:
+    return max(float((after[name] - x).abs().max()) for name, x in before.items())

@@ -24,6 +24,7 @@ class TensorChange:
 class Effect:
     """What an experiment did to the output, on the same tokens."""
 
+    logits: float  # max |logits after − before|; a common shift of them nobody can observe
     largest: float  # max |log p after − before|
     error: float  # the same over max |log p before|
     divergence: float  # mean KL(before ‖ after) over positions, nats
