@@ -50,7 +50,7 @@ def copy_file(checkpoint: Checkpoint, folder: Path) -> None:
 def apply_all(g: Symmetry, checkpoint: Checkpoint) -> None:
     """`act` on every tensor, already in memory one at a time; the result is thrown away."""
     for name in checkpoint.headers:
-        act(g, name, checkpoint.read(name))
+        act(g, name, checkpoint.read)
 
 
 def bench_act(checkpoint: Checkpoint, folder: Path) -> dict[str, float]:

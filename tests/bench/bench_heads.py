@@ -25,7 +25,7 @@ from torch import Tensor
 from engine.alignment import layer_tensors
 from engine.checkpoint import open_checkpoint
 from engine.families.llama import FAMILY
-from engine.gauges import Products, fit_factor, fit_products, mixing_cost, procrustes
+from engine.gauges import Products, fit_factor, fit_products, mixing_cost, procrustes, products
 from engine.heads import bilinear, turning
 from engine.stages import head_terms
 
@@ -187,11 +187,8 @@ def bench_matrices(first: str, second: str) -> dict[str, float]:
     sizes = a.family.sizes(a.config)
     for layer in range(a.layers):
         x, y = (bilinear(a.family, sizes, layer_tensors(c, layer), "val") for c in (a, b))
-        rows = [z.flatten(1, 2) for z in (x.left, y.left, x.right, y.right)]
-        parts.append(Products(
-            rows[0].mT @ rows[0], rows[2].mT @ rows[2], rows[1].mT @ rows[1],
-            rows[3].mT @ rows[3], rows[0].mT @ rows[1], rows[2].mT @ rows[3],
-        ))  # fmt: skip
+        rows = (z.flatten(1, 2) for z in (x.left, y.left, x.right, y.right))
+        parts.append(products(*rows))
     data = Products(
         *(torch.cat([getattr(p, f) for p in parts]) for f in parts[0].__dataclass_fields__)
     )
