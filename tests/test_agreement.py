@@ -10,6 +10,7 @@ from engine.agreement import differences
 from engine.alignment import align, aligned, start_from_embedding
 from engine.checkpoint import Checkpoint, open_checkpoint, require_same_group
 from engine.errors import Refused
+from engine.headers import read_headers
 from engine.scramble import scramble
 from tests import tiny
 
@@ -81,3 +82,23 @@ def test_an_old_spelling_of_names_aligns_with_the_new(built: Built, tmp_path: Pa
     g, _ = align(old, respelled, start_from_embedding(old, respelled))
     for name, x in aligned(g, respelled):
         assert tiny.distance(x, old.read(name)) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("architecture", "prefix"),
+    [("gpt_neox", "gpt_neox."), ("llama_gqa", "model."), ("opt", "model.")],
+)
+def test_a_bare_model_leaves_its_prefix_out(
+    architecture: str, prefix: str, built: Built, tmp_path: Path
+) -> None:
+    """Saved without its head, every name lacks the prefix: the same rows are found."""
+    whole = open_checkpoint(built(architecture))
+    held = {n: x for n, x in tiny.tensors(built(architecture)).items() if n.startswith(prefix)}
+    tiny.save_file(
+        {n.removeprefix(prefix): x for n, x in held.items()},
+        tmp_path / "model.safetensors", {"format": "pt"},
+    )  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(dict(whole.config)), encoding="utf-8")
+    bare = Checkpoint("bare", tmp_path, whole.config, read_headers(tmp_path), "bare")
+    for name in bare.headers:
+        assert whole.family.row(name) == whole.family.row(prefix + name)

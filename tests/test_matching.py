@@ -232,3 +232,15 @@ def test_card_counts_the_table(built: Built) -> None:
     )
     name = "model.layers.{l}.self_attn.q_proj.weight"
     assert Carrier(name, "(grp head rot) res*", "written") in rows["rot"].carriers
+
+
+def test_images_are_not_asked_for_a_text(built: Built) -> None:
+    model = str(built("vit"))
+    with pytest.raises(Refused, match=r"reads images, .* match by the weights"):
+        Match(model, model, device="cpu").answer()
+
+
+def test_a_text_that_is_no_file_is_not_called_missing(built: Built) -> None:
+    model = str(built("llama_gqa"))
+    with pytest.raises(Refused, match=r"Text file /dev/null is no regular file"):
+        Align(model, model, using="activations", text="/dev/null", device="cpu").answer()

@@ -1,6 +1,7 @@
 """Pages in a simulated browser, on stored records: what is shown, and what each control changes."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,17 @@ def opened(page: str | None = None) -> AppTest:
     at = AppTest.from_file(str(MAIN), default_timeout=30).run()
     if page is not None:
         at = at.switch_page(page).run()
+    assert not at.exception
+    return at
+
+
+def linked(page: str | None = None, **link: str) -> AppTest:
+    """The program as a link opens it."""
+    at = AppTest.from_file(str(MAIN), default_timeout=30)
+    for name, value in link.items():
+        at.query_params[name] = value
+    at = at.run()
+    at = at if page is None else at.switch_page(page).run()
     assert not at.exception
     return at
 
@@ -630,11 +642,7 @@ def test_the_other_model_is_turned_too(asked):
 
 
 def test_a_link_opens_its_experiment(asked):
-    at = AppTest.from_file(str(MAIN), default_timeout=30)
-    link = {"of": "B", "preset": ORDER, "layer": "4", "draw": "transposition", "seed": "3"}
-    for name, value in link.items():
-        at.query_params[name] = value
-    at = at.run().switch_page(LAB).run()
+    linked(LAB, of="B", preset=ORDER, layer="4", draw="transposition", seed="3")
     last = asked[-1]
     assert (last.layer, last.draw, last.seed, last.model[-4:]) == (4, "transposition", 3, "twin")
 
@@ -734,3 +742,39 @@ def test_the_printed_command_lines_repeat_the_pages(monkeypatch, tmp_path, capsy
 def test_nothing_unsafe_is_called(word: str):
     sources = [*(ROOT / "app").rglob("*.py"), *(ROOT / "pages").rglob("*.py")]
     assert not [path for path in sources if word in path.read_text()]
+
+
+def test_one_model_twice_has_a_self_test_on_each_card(pair, monkeypatch: pytest.MonkeyPatch):
+    """Neither measured: the two cards ask the same question, in two places of the page."""
+    ended = Event()
+
+    def answer(self: Check, progress: Any) -> Any:
+        while not ended.wait(0.01):
+            progress(0.5, "half way")
+        return fakes.self_test(1.1e-6)
+
+    monkeypatch.setattr(Check, "answer", answer)
+    put(Inspect(pair[0]), fakes.model_card("base", "a" * 16))
+    at, key = linked(a="base", b="base"), Check(pair[0]).key
+    assert "The same weights twice." in text(at)
+    at.button(key=f"start:B:{key}").click().run()
+    assert not at.exception
+    ended.set()
+    wait_for(key)
+    assert "exact" in str([badge.value for badge in at.run().markdown])
+
+
+@pytest.mark.parametrize(
+    ("link", "options"),
+    [
+        ({"layer": "99"}, []),
+        ({"preset": "nonsense"}, []),
+        ({"preset": "residual-order"}, ["--preset", "residual-order"]),
+        ({"layer": "all"}, ["--layer", "-1"]),
+    ],
+)
+def test_what_a_link_cannot_say_falls_back_to_the_default(link, options, asked, turned):
+    """A layer and a preset that are not there; a preset's short word is understood."""
+    at = linked(LAB, **link)
+    command = shlex.split(at.get("code")[-1].value)
+    assert command[3:] == ["lab", turned[0], *options]

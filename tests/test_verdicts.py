@@ -162,7 +162,16 @@ def test_the_ceiling_is_the_share_of_positive_signs():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (9.8, "9.8"), (0.031, "0.031"), (2.1e-6, "2.1e-6"), (1234.0, "1,234"), (31.4, "31")],
+    [
+        (0, "0"),
+        (9.8, "9.8"),
+        (0.031, "0.031"),
+        (2.1e-6, "2.1e-6"),
+        (1234.0, "1,234"),
+        (31.4, "31"),
+        (float("nan"), "no number"),
+        (float("-inf"), "−∞"),
+    ],
 )
 def test_numbers_are_short(value: float, text: str):
     assert words.number(value) == text
