@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 import psutil
 
 from app.devices import lane, torch_ready
-from engine.errors import Cancelled, Progress, Refused
+from engine.errors import Cancelled, Progress, Refused, out_of_memory
 
 State = Literal["queued", "running", "cancelling", "done", "cancelled", "failed"]
 FINAL: frozenset[State] = frozenset({"done", "cancelled", "failed"})
@@ -97,6 +97,11 @@ def report(job: Job, share: float, step: str) -> Job:
     return replace(job, share=max(job.share, min(1.0, share)), step=step)
 
 
+def unfinished(key: str) -> str:
+    """Where the partial answer to a question is kept."""
+    return f"{key}.unfinished"
+
+
 @dataclass(frozen=True)
 class _Order:
     question: Asked
@@ -172,7 +177,7 @@ class Jobs:
         """Work through one lane until it is empty; the running job stays first in its queue."""
         while (key := self._begin(where)) is not None:
             order = self._orders[key]
-            state, message = _outcome(order, self._progress(key, order.stop))
+            state, message = _outcome(order, self._progress(key, order))
             with self._lock:
                 self._queues[where].remove(key)
                 self._end(self._jobs[key], state, message)
@@ -187,9 +192,11 @@ class Jobs:
                 self._jobs[key] = advance(self._jobs[key], "running", started=self._clock())
             return key
 
-    def _progress(self, key: str, stop: threading.Event) -> Progress:
-        def progress(share: float, step: str) -> None:
-            if stop.is_set():
+    def _progress(self, key: str, order: _Order) -> Progress:
+        def progress(share: float, step: str, partial: Any = None, /) -> None:
+            if partial is not None:
+                order.keeps.put(unfinished(key), partial)
+            if order.stop.is_set():
                 raise Cancelled
             with self._lock:
                 self._jobs[key] = report(self._jobs[key], share, step)
@@ -244,13 +251,6 @@ def line(error: BaseException) -> str:
     """An unexpected error in one line: its kind and the first line of its message."""
     first = str(error).strip().splitlines()
     return f"{type(error).__name__}: {first[0]}" if first else type(error).__name__
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Python's own, torch's on an accelerator, or torch's allocator on the processor."""
-    text = str(error).lower()
-    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or "out of memory" in text or "can't allocate memory" in text
 
 
 def _free() -> None:

@@ -58,6 +58,26 @@ page = st.navigation(
                 url_path="heads",
             ),
         ],
+        "Layers": [
+            st.Page(
+                ROOT / "pages" / "layers.py",
+                title="Layers",
+                icon=":material/layers:",
+                url_path="layers",
+            ),
+            st.Page(
+                ROOT / "pages" / "cutting.py",
+                title="Cutting",
+                icon=":material/content_cut:",
+                url_path="cutting",
+            ),
+            st.Page(
+                ROOT / "pages" / "gap.py",
+                title="Gap in training",
+                icon=":material/stacked_line_chart:",
+                url_path="gap",
+            ),
+        ],
     }
 )
 

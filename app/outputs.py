@@ -10,14 +10,13 @@ from typing import Any
 import streamlit as st
 
 from app import session
-from app.jobs import Asked, Job, Jobs, Keeps
-from app.settings import ROOT
-from app.verdicts import Verdict
-from app.words import seconds
+from app.jobs import Asked, Job, Jobs, Keeps, unfinished
+from app.sentences.verdicts import Verdict
+from app.sentences.words import seconds
+from engine import store
 from engine.questions import Question
-from engine.store import Store, default_root
+from engine.store import Store
 
-SHIPPED = ROOT / "assets" / "demo" / "results"
 EVERY = 1.0
 """Seconds between two looks at a running job."""
 
@@ -28,7 +27,7 @@ SMALL, PATIENCE = 10_000_000, 20.0
 @cache
 def results() -> Store:
     """The results of this process: the user's own and those that come with the program."""
-    return Store(default_root(), shipped=(SHIPPED,))
+    return store.results()
 
 
 @cache
@@ -102,6 +101,12 @@ def take_away(files: list[Download], commands: list[str], note: str = "") -> Non
 def known(question: Question) -> Any | None:
     """The stored answer, if there is one."""
     return results().get(question.key)
+
+
+def so_far(question: Question) -> Any | None:
+    """The stored answer, else what work that goes on or was stopped has found of it."""
+    record = known(question)
+    return results().get(unfinished(question.key)) if record is None else record
 
 
 def measured(

@@ -19,6 +19,11 @@ ANGLE, ELEMENT, SEED, TEXT = "angle", "element", "seed", "text"
 HEAD, OTHER, TERM, AGAINST = "head", "other", "term", "against"
 COST, STAGE2, USING = "cost", "stage2", "using"
 FREQUENCY, TURN, MODULUS = "frequency", "turn", "modulus"
+SOURCE, TESTS, REACH, RANGE = "source", "tests", "reach", "range"
+AGGREGATE, COUNT, LENGTH, PROMPT = "aggregate", "count", "length", "prompt"
+LEFT, RIGHT, SCORE, ROW, COLUMN = "left", "right", "score", "i", "j"
+BUDGET, LARGEST, BY, MINE = "n", "largest", "by", "mine"
+SERIES, MODELS, SCALE, BESIDE = "series", "models", "gap", "beside"
 JOB = "job"
 
 # Private to a session.

@@ -11,8 +11,21 @@ from pathlib import Path
 
 from assets.shapes import SHAPES
 from engine.lab.presets import offered
-from engine.questions import Align, Check, Heads, Inspect, Lab, Match, Question, Turn
-from engine.sources import demos
+from engine.questions import (
+    Align,
+    Check,
+    Continue,
+    Cut,
+    Gap,
+    Heads,
+    Inspect,
+    Lab,
+    Layers,
+    Match,
+    Question,
+    Turn,
+)
+from engine.sources import demo_series, demos
 from engine.store import Store
 
 BASE = "demo:base"
@@ -46,6 +59,10 @@ def shipped() -> Iterator[Question]:
     yield Turn(*TWINS)
     for model in (BASE, *others):
         yield Heads(model, model)
+    yield from (Layers(BASE), Layers(BASE, ("swap-healed",)), Cut(BASE))
+    yield Continue(BASE, "replace", 2, 3)
+    series = demo_series()
+    yield from (Gap(series["base"]), Gap(series["seeds"]))
 
 
 def main() -> None:

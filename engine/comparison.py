@@ -12,15 +12,16 @@ from torch import Tensor
 
 from engine import assignment, network
 from engine.action import act
-from engine.alignment import align, common
+from engine.alignment import common
 from engine.axes import legs
 from engine.checkpoint import Checkpoint, require_same_group, save_checkpoint
 from engine.elements import Element, Mixed, Ordered, Turned
 from engine.errors import Progress, Refused, part, silent
-from engine.matching import planted, residual_correlation
+from engine.matching import planted
 from engine.questions import Align
-from engine.records import AlignmentReport, LayerStage, StageReport
+from engine.records import AlignmentReport, StageReport
 from engine.running import Given, Headless, at_random, from_text, logits
+from engine.solving import solve
 from engine.symmetry import Symmetry
 
 NEAR = 1e-3
@@ -74,19 +75,8 @@ def compare(
     b = b.spelled_like(a)
     where, _ = network.device(asked.device), network.dtype(asked.dtype)
     began = time.perf_counter()
-    found = residual_correlation(a, b, asked, part(progress, 0, 0.3))
-    pooled = found.mean(axis=0) if asked.using == "activations" else found[0]
-    steps: list[LayerStage] = []
-    g, margins = align(
-        a,
-        b,
-        pooled,
-        signs=asked.signs,
-        only=asked.only,
-        stage2=asked.stage2,
-        told=steps.append,
-        progress=part(progress, 0.3, 0.6),
-    )
+    solved = solve(a, b, asked, part(progress, 0, 0.6))
+    g = solved.g
     distances = Distances()
     stream = distances.measure(a, b, g, part(progress, 0.6, 0.8))
     if out is None:
@@ -110,8 +100,12 @@ def compare(
         width=a.family.sizes(a.config)["res"],
         flipped=_negative(residual) or 0,
         recovered=share_right(g, truth, "res"),
-        unreachable=None if asked.signs else unreachable(pooled, truth),
-        stages=tuple(stage(g, truth, distances, margins, n) for n in a.family.free if n in margins),
+        unreachable=None if asked.signs else unreachable(solved.pooled, truth),
+        stages=tuple(
+            stage(g, truth, distances, solved.margins, n)
+            for n in a.family.free
+            if n in solved.margins
+        ),
         tensors=tuple(distances.names),
         before=relative(rows[:, 1], rows[:, 0]).astype(np.float32),
         after=relative(rows[:, 2], rows[:, 0]).astype(np.float32),
@@ -124,7 +118,9 @@ def compare(
         device=str(where),
         dtype=asked.dtype,
         seconds=time.perf_counter() - began,
-        steps=tuple(steps),
+        steps=solved.steps,
+        sweeps=solved.sweeps,
+        midpoints=solved.midpoints,
     )
     return report, g
 

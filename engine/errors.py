@@ -1,9 +1,16 @@
 """The two ways in which the engine stops on purpose, and the callback that reports progress."""
 
-from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
-Progress = Callable[[float, str], None]
-"""`progress(share, step)`: share done in [0, 1] and the step in words. It may raise `Cancelled`."""
+
+@runtime_checkable
+class Progress(Protocol):
+    """`progress(share, step)`: share done in [0, 1] and the step in words; may raise `Cancelled`.
+
+    Long work also hands over what it has so far: a record that says of itself it is not complete.
+    """
+
+    def __call__(self, share: float, step: str, partial: Any = None, /) -> None: ...
 
 
 class Refused(Exception):
@@ -14,10 +21,21 @@ class Cancelled(Exception):
     """Raised by a progress callback to ask the engine to stop; nothing was mutated."""
 
 
-def silent(share: float, step: str) -> None:
+def silent(share: float, step: str, partial: Any = None, /) -> None:
     """A progress callback that reports nowhere and never stops."""
 
 
 def part(progress: Progress, low: float, high: float) -> Progress:
     """The callback for one step of a longer job: its share in [0, 1] becomes one in [low, high]."""
-    return lambda share, step: progress(low + (high - low) * share, step)
+
+    def inner(share: float, step: str, partial: Any = None, /) -> None:
+        progress(low + (high - low) * share, step, partial)
+
+    return inner
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Python's own, torch's on an accelerator, or torch's allocator on the processor."""
+    text = str(error).lower()
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "out of memory" in text or "can't allocate memory" in text

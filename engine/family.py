@@ -12,7 +12,7 @@ from engine.blind import Blind
 from engine.errors import Refused
 from engine.groups import Rotary, Trivial
 from engine.harmless import HARMLESS
-from engine.rows import Coordinate, Row, compiled, named
+from engine.rows import ByLayer, Coordinate, Row, compiled, named
 from engine.sizes import Config, attributes, evaluate
 
 MANY = 1000  # missing tensors are counted up to here
@@ -35,6 +35,7 @@ class Family:
     harmless: Mapping[str, str] = field(default_factory=dict)  # attribute → why it changes nothing
     depth: str = "num_hidden_layers"
     blocks: str = "model.layers"  # module path of the blocks, in memory
+    by_layer: ByLayer = field(default_factory=ByLayer)  # attributes that go along with layers
     hidden: Mapping[str, str] = field(default_factory=dict)  # "in path" or "out path" → axes
     blind: tuple[Blind, ...] = ()
     inputs: Literal["tokens", "pixels"] = "tokens"

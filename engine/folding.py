@@ -1,91 +1,133 @@
-"""A layer's attention without the blind directions of its norm: what its readers see of x / ‖x‖."""
+"""Tensors moved along blind directions to one form: gain 1, bias 0, nothing along the mean.
 
-from collections.abc import Mapping
+Two models that differ by blind directions alone have the same form, so that a cost of its tensors
+sees none of them.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from engine.axes import Leg, Mark, legs
+from engine.action import Read, act
+from engine.axes import Leg, Mark, Sizes, legs
+from engine.blind import Blind
+from engine.elements import Ordered
 from engine.family import Family
+from engine.slide import Shifted, family_of_blind, least, moves, shifts, spelled
+from engine.symmetry import Symmetry
 
 Tensors = Mapping[str, Tensor]
-ATTENTION = "att"
-"""The blind direction of every table that names the attention's norm and what reads it."""
-
-
-def folded(family: Family, tensors: Tensors) -> dict[str, Tensor]:
-    """W → W diag(γ) for what reads the attention's norm, b → b + W β where both are there.
-
-    γ · c against W / c, and β + δ against b − W δ, cost nothing then. Under LayerNorm W γ is also
-    centred over the residual coordinates, and so is what attention writes: nothing sees the rest.
-    """
-    names = {family.row(name).name: name for name in tensors}
-    norm, readers = _around(family, names)
-    if norm is None:
-        return dict(tensors)
-    gain = tensors[norm] + family.row(norm).offset
-    shift = tensors.get(norm.removesuffix("weight") + "bias")
-    found = dict(tensors)
-    for name in readers:
-        found[name] = _scaled(family, name, found[name], gain)
-        bias = name.removesuffix("weight") + "bias"
-        if shift is not None and bias in found:
-            found[bias] = found[bias] + _along(family, name, tensors[name]) @ shift
-    if family.norm != "LayerNorm":
-        return found
-    return {name: _centred(family, name, x, readers) for name, x in found.items()}
-
-
-def _around(family: Family, names: Mapping[str, str]) -> tuple[str | None, list[str]]:
-    """The gain of the attention's norm and the matrices that read it, by name on disk."""
-    row = next((blind for blind in family.blind if blind.name == ATTENTION and blind.table), None)
-    if row is None:
-        return None, []
-    layers = {family.row(name).layer for name in names.values()} - {None}
-    if len(layers) != 1:
-        return None, []
-    layer = layers.pop()
-    table = {key.partition("?")[0].replace("{l}", str(layer)): t for key, t in row.table.items()}
-    read = [names[n] for n, text in table.items() if f"{ATTENTION}*" in text and n in names]
-    gains = [n for n, text in table.items() if f"{ATTENTION}*" not in text and n.endswith("weight")]
-    return (names[gains[0]] if gains and gains[0] in names else None), read
-
-
-def _residual(family: Family, name: str) -> int | None:
-    """The axis of a matrix that is the residual stream alone, if it has one."""
-    nodes = family.row(name).axes
-    found = [i for i, node in enumerate(nodes) if isinstance(node, Leg) and node.name == "res"]
-    return found[0] if found and len(nodes) > 1 else None
-
-
-def _along(family: Family, name: str, x: Tensor) -> Tensor:
-    """The matrix with its residual axis last."""
-    axis = _residual(family, name)
-    return x if axis is None else x.movedim(axis, -1)
-
-
-def _scaled(family: Family, name: str, x: Tensor, gain: Tensor) -> Tensor:
-    axis = _residual(family, name)
-    return x if axis is None else (x.movedim(axis, -1) * gain).movedim(-1, axis)
-
-
-def _centred(family: Family, name: str, x: Tensor, readers: list[str]) -> Tensor:
-    """Without its mean over the residual coordinates, if it reads the norm or writes attention."""
-    axis = _residual(family, name)
-    here = list(legs(family.row(name).axes))
-    writes = any(leg.name == "val" and leg.mark is Mark.READ for leg in here)
-    if axis is None or not (writes or name in readers):
-        return x
-    return x - x.mean(axis, keepdim=True)
+HEADS = frozenset({"grp", "head", "rot", "qk", "val", "gain"})
+"""The coordinates of attention."""
+NEURONS = frozenset({"ffn", "sffn", "exp"})
+"""The coordinates of a feed-forward network."""
 
 
 def attention(family: Family, tensors: Tensors) -> dict[str, Tensor]:
-    """Those tensors of a layer that carry a head, and the norm before them, in float32 or finer."""
-    words = {"grp", "head", "rot", "qk", "val", "gain"}
-    norm, _ = _around(family, {family.row(n).name: n for n in tensors})
-    around = () if norm is None else (norm, norm.removesuffix("weight") + "bias")
-    return {
-        name: x if x.dtype == torch.float64 else x.float()
-        for name, x in tensors.items()
-        if name in around or words & {leg.name for leg in legs(family.row(name).axes)}
-    }
+    """Those tensors of a layer that carry a head, in float32 or finer."""
+    return {name: _fine(x) for name, x in tensors.items() if _carries(family, name)}
+
+
+def folded(family: Family, sizes: Sizes, tensors: Tensors) -> dict[str, Tensor]:
+    """Those tensors of a layer that carry a head, in the form that no blind direction changes.
+
+    The family's own rows lead there: the norm's bias goes into those of its readers (β + δ = 0),
+    its gain into them (γ c = 1), and under LayerNorm readers and writers lose their mean.
+    """
+    return attention(family, canonical(family, sizes, tensors))
+
+
+def canonical(
+    family: Family, sizes: Sizes, tensors: Tensors, words: Collection[str] = HEADS
+) -> dict[str, Tensor]:
+    """All tensors of a layer, along the directions that move a carrier of some coordinates."""
+    found = dict(tensors)
+    for blind in _directions(family, sizes, tensors, words):
+        moved = [name for name in found if moves(family, blind, name)]
+        found |= {name: _fine(found[name]) for name in moved}
+        read = _gained if blind.table else _shifted
+        found |= read(family, sizes, blind, found, moved)
+    return {name: found[name] for name in tensors}
+
+
+def _directions(
+    family: Family, sizes: Sizes, names: Collection[str], words: Collection[str]
+) -> list[Blind]:
+    """The directions that move a carrier: biases of the stream, then gains, then the rest.
+
+    A bias goes first, because a gain may be 0; means last, where every gain is 1.
+    """
+    present = set(spelled(family, names))
+    carriers = [name for name in names if _carries(family, name, words)]
+    here = [
+        blind
+        for blind in family.blind
+        if any(moves(family, blind, name) for name in carriers)
+        and (any(_gains(family, blind, names)) if blind.table else shifts(sizes, blind, present))
+    ]
+    return sorted(here, key=lambda blind: (blind.shift != "res", not blind.table))
+
+
+def unit_gains(
+    family: Family, blind: Blind, read: Read, names: Iterable[str]
+) -> dict[str, Ordered]:
+    """The elements c = 1/γ of a direction of gains against readers; empty for any other.
+
+    By key in the direction's own table (`family_of_blind`); infinite where a gain is 0.
+    """
+    found = {}
+    for name, key, offset in _gains(family, blind, names):
+        gain = read(name).double() + offset
+        found[key] = Ordered(torch.arange(len(gain)), 1 / gain)
+    return found
+
+
+def _gains(family: Family, blind: Blind, names: Iterable[str]) -> Iterator[tuple[str, str, float]]:
+    """Name, key and offset of the gains (`|res|`) that a direction writes and others read."""
+    if not blind.table:
+        return
+    table = family_of_blind(family, blind)
+    if Leg(blind.name, Mark.READ) not in {leg for _, row in table.rows for leg in legs(row.axes)}:
+        return
+    for name in names:
+        row = table.find(name)
+        written = row is not None and row.axes == (Leg(blind.name, Mark.WRITE),)
+        if row and written and family.row(name).axes == (Leg("res", Mark.RELABEL),):
+            yield name, table.key(blind.name, row.layer), row.offset
+
+
+def _gained(
+    family: Family, sizes: Sizes, blind: Blind, tensors: Tensors, names: Collection[str]
+) -> dict[str, Tensor]:
+    elements = unit_gains(family, blind, tensors.__getitem__, names)
+    table = _said(family_of_blind(family, blind), {**sizes, blind.name: sizes["res"]})
+    g = Symmetry(table, {}, elements)
+    return {name: act(g, name, tensors.__getitem__) for name in names}
+
+
+def _said(table: Family, sizes: Sizes) -> Family:
+    """A table that needs no configuration to know its sizes."""
+    said = {n: replace(c, size=str(sizes[n])) for n, c in table.coordinates.items()}
+    return replace(table, coordinates=said)
+
+
+def _shifted(
+    family: Family, sizes: Sizes, blind: Blind, tensors: Tensors, names: Collection[str]
+) -> dict[str, Tensor]:
+    layer = next(family.row(name).layer for name in names)
+    still = Shifted(family, sizes, blind, tensors.__getitem__, least, spelled(family, tensors))
+    step = least(still, layer)
+    if not step.isfinite().all():
+        return {}
+    there = replace(still, step=lambda *_: step)
+    return {name: there(name) for name in names}
+
+
+def _carries(family: Family, name: str, words: Collection[str] = HEADS) -> bool:
+    return any(leg.name in words for leg in legs(family.row(name).axes))
+
+
+def _fine(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()

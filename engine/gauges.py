@@ -14,7 +14,7 @@ from torch import Tensor
 _SPAN, _FAR = 12.0, 300.0  # of log r: around the balanced modulus, and at all
 _GRID = 1e-4 * torch.sinh(torch.linspace(0, 13.6, 35, dtype=torch.float64))  # log r − log r₀, to 40
 _HALVINGS, _NEWTON = 10, 6
-_STEPS, _GAIN = 150, 1e-10
+STEPS, _GAIN = 150, 1e-10
 _RIDGE = 1e-12
 _LENGTHS = (4.0, 2.0, 1.0, 0.5, 0.1, 0.01)
 
@@ -163,7 +163,7 @@ def fit_mixing(
 
 
 def fit_products(
-    data: Products, starts: Sequence[Start] = STARTS, *, steps: int = _STEPS
+    data: Products, starts: Sequence[Start] = STARTS, *, steps: int = STEPS
 ) -> Float[Tensor, "*g n n"]:
     """The same from the products alone; `starts` and `steps` give the published variants.
 

@@ -16,6 +16,7 @@ HARMLESS: Mapping[str, str] = {
     "dtype": "storage",
     "embd_pdrop": "training only",
     "eos_token_id": "text only",
+    "gaugescope_cut": "which layers were left out, and of what",
     "gaugescope_text": "which generator wrote a demo model's text",
     "gradient_checkpointing": "training only",
     "hidden_dropout": "training only",

@@ -62,8 +62,8 @@ def turning(
 ) -> Turning:
     """The rotated part of a layer's attention, biases as further rows.
 
-    Where queries and keys are normalised, each head is brought to unit length first and the gains
-    are multiplied in (`gains`): otherwise free scales would enter a cost.
+    Where queries and keys are normalised, what one norm spans is brought to unit length first and
+    the gains are multiplied in (`gains`): otherwise free scales would enter a cost.
     """
     found = _pairs(family, sizes, tensors, dtype)
     if gains and "gain" in family.coordinates:
@@ -84,12 +84,11 @@ def _normalised(
     family: Family, sizes: Sizes, tensors: Tensors, found: Gathered
 ) -> dict[Mark, Tensor]:
     gain = gather(family, sizes, tensors, "gain", "grp", "head", "half")
-    each = not family.coordinates["gain"].over  # one norm a head, not one for all of them
-    units = {
-        mark: x / x.square().sum((-3, -2, -1), keepdim=True).sqrt().clamp(min=1e-300) if each else x
+    spans = (0, 1, 2, 3, 4) if family.coordinates["gain"].over else (-3, -2, -1)
+    return {
+        mark: x / x.square().sum(spans, keepdim=True).sqrt().clamp(min=1e-300) * gain[mark]
         for mark, x in found.items()
     }
-    return {mark: x * gain[mark] for mark, x in units.items()}
 
 
 def _complex(family: Family, x: Tensor) -> Tensor:

@@ -41,10 +41,19 @@ Out = Annotated[Path, typer.Option(help="a new folder")]
 Text = Annotated[str, typer.Option(help="a text file; default: a demo model's own, else bundled")]
 Tokens = Annotated[str, typer.Option(help="a JSON file, lists of token ids, instead of a text")]
 Count = Annotated[int, typer.Option(min=256, help="how many tokens to run on")]
+Few = Annotated[int, typer.Option(min=2, help="how many tokens to run on")]
+Length = Annotated[int, typer.Option(min=2, help="how many tokens a window has")]
 Only = Annotated[str, typer.Option(help="coordinates, comma-separated: res,ffn,heads,rot,val")]
 By = Annotated[Using, typer.Option(help="where the residual correlations come from")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="of the random gauge")]
 Signs = Annotated[Switch, typer.Option(help="off searches S_d only, as git re-basin does")]
+
+
+class Aggregates(StrEnum):
+    """Which positions of a window are read."""
+
+    mean = "mean"
+    last = "last"
 
 
 class Costs(StrEnum):
@@ -52,6 +61,13 @@ class Costs(StrEnum):
 
     auto = "auto"
     rotary = "rotary"
+    published = "published"
+
+
+class Scores(StrEnum):
+    """By which score neurons are matched."""
+
+    invariant = "invariant"
     published = "published"
 
 

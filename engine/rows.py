@@ -23,6 +23,16 @@ class Coordinate:
 
 
 @dataclass(frozen=True)
+class ByLayer:
+    """Attributes of a configuration that speak of single layers, and go along with them."""
+
+    listed: tuple[str, ...] = ()  # lists with an entry for each layer
+    counted: tuple[str, ...] = ()  # how many of the first layers are of one kind
+    periodic: tuple[str, ...] = ()  # every how many layers there is one of another kind
+    indexed: tuple[str, ...] = ()  # switches by which a layer's number enters the computation
+
+
+@dataclass(frozen=True)
 class Row:
     """One tensor of a checkpoint: its axes, and where its name places it."""
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine import texts
+from engine import network, texts
 from engine.checkpoint import Checkpoint
 from engine.errors import Refused
 
@@ -50,6 +50,11 @@ def random_inputs(checkpoint: Checkpoint, windows: int, length: int, seed: int) 
     limits = (sizes.get("pos"), config.get("max_position_embeddings"), length)
     shortest = min(limit for limit in limits if limit)
     return torch.randint(sizes["tok"], (windows, shortest), generator=generator)
+
+
+def decodes(checkpoint: Checkpoint) -> bool:
+    """Whether a model predicts next tokens."""
+    return network.network_class(checkpoint.config).__name__.endswith(("CausalLM", "LMHeadModel"))
 
 
 class Headless(Refused):

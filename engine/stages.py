@@ -14,7 +14,7 @@ from engine.axes import Mark, Sizes, legs
 from engine.elements import Element, Mixed, Ordered, Turned
 from engine.family import Family
 from engine.folding import attention, folded
-from engine.gauges import fit_factor, fit_products, fit_unit, procrustes, products
+from engine.gauges import STEPS, fit_factor, fit_products, fit_unit, procrustes, products
 from engine.groups import Monomial, Rotary
 from engine.heads import (
     bilinear,
@@ -60,7 +60,7 @@ def solve_neurons(
         found, margin = _neurons(family, sizes, a, b, word)
         return Solved({word: found}, margin)
     every = [
-        _neurons(family, sizes, _expert(family, a, e), _expert(family, b, e), word)
+        _neurons(family, sizes, one_expert(family, a, e), one_expert(family, b, e), word)
         for e in range(sizes["exp"])
     ]
     order = torch.stack([found.permutation for found, _ in every])
@@ -68,7 +68,8 @@ def solve_neurons(
     return Solved({word: Ordered(order, scale)}, min(margin for _, margin in every))
 
 
-def _expert(family: Family, tensors: Tensors, expert: int) -> Tensors:
+def one_expert(family: Family, tensors: Tensors, expert: int) -> Tensors:
+    """The tensors that are inside one expert."""
     return {n: x for n, x in tensors.items() if family.row(n).places.get("exp") == expert}
 
 
@@ -121,10 +122,10 @@ def head_terms(
 ) -> tuple[Tensor, Tensor]:
     """Queries with keys and values with outputs: two terms, [grp, head, grp, head] each.
 
-    `own`: gains of the norm folded in, rotated channels by `rotary_cost`, others by ‖ΔM‖². Not
+    `own`: blind directions folded away, rotated channels by `rotary_cost`, others by ‖ΔM‖². Not
     `own`: as published, ‖ΔM̄‖² and ‖ΔN‖² of the weights as they are.
     """
-    x, y = (folded(family, attention(family, z)) if own else attention(family, z) for z in (a, b))
+    x, y = (folded(family, sizes, z) if own else attention(family, z) for z in (a, b))
     kind = next(iter(x.values())).dtype
     value_output = bilinear_cost(*(bilinear(family, sizes, z, "val", dtype=kind) for z in (x, y)))
     if not own:
@@ -149,7 +150,10 @@ def solve_heads(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
 def solve_rotary(
     family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, unit: bool = False
 ) -> Solved:
-    """One complex number (`unit`: of modulus 1), or under q/k norm one sign, per frequency."""
+    """One complex number (`unit`: of modulus 1), or under q/k norm one sign, per frequency.
+
+    The query heads of a group share it: what falls is their sum, and a single one may lose.
+    """
     x, y = (turning(family, sizes, tensors, gains=False) for tensors in (a, b))
     s, t = _inner(y.q, x.q), _inner(y.k, x.k)
     group = family.coordinates["rot"].group
@@ -182,15 +186,22 @@ def _still(like: Tensor) -> Tensor:
 
 
 def solve_mixing(
-    family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, word: str, unit: bool = False
+    family: Family,
+    sizes: Sizes,
+    a: Tensors,
+    b: Tensors,
+    *,
+    word: str,
+    unit: bool = False,
+    steps: int = STEPS,
 ) -> Solved:
     """One invertible matrix per group: between V and O, or between unrotated Q and K.
 
-    `unit` allows orthogonal ones only.
+    `unit` allows orthogonal ones only. What falls is the sum over the query heads of the group.
     """
     x, y = (bilinear(family, sizes, tensors, word) for tensors in (a, b))
     flat = products(*(t.flatten(1, 2) for t in (x.left, y.left, x.right, y.right)))
-    return Solved({word: Mixed(procrustes(flat) if unit else fit_products(flat))})
+    return Solved({word: Mixed(procrustes(flat) if unit else fit_products(flat, steps=steps))})
 
 
 def solve_linear_sum(family: Family, sizes: Sizes, a: Tensors, b: Tensors, *, word: str) -> Solved:

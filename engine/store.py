@@ -35,6 +35,13 @@ UNREADABLE = (
 TUPLE, MAP, RECORD, ARRAY = "$tuple", "$map", "$record", "$array"
 
 
+SHIPPED = tuple(
+    Path(__file__).resolve().parents[1] / "assets" / folder
+    for folder in ("demo/results", "results")
+)
+"""Results that come with the program."""
+
+
 def default_root() -> Path:
     """The folder of `GAUGESCOPE_STORE`, else the user's cache folder for gaugescope."""
     declared = os.environ.get(ENVIRONMENT)
@@ -93,6 +100,11 @@ class Store:
                 f"The results store {self.root} cannot be written ({reason}): set {ENVIRONMENT} "
                 "to a folder that can."
             ) from error
+
+
+def results() -> Store:
+    """The user's own results, and those that come with the program."""
+    return Store(default_root(), shipped=SHIPPED)
 
 
 def digest(key: str) -> str:

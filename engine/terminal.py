@@ -61,12 +61,14 @@ def keep(question: Question, record: T) -> T:
     return record
 
 
-def watched(work: Callable[[Progress], T]) -> T:
-    """Run with a progress bar on stderr (none where stderr is no terminal)."""
+def watched(work: Callable[[Progress], T], partial: Callable[[Any], None] | None = None) -> T:
+    """Run with a progress bar on stderr (none where it is no terminal); `partial` takes results."""
     bar = tqdm(total=100, file=sys.stderr, disable=None, leave=False, bar_format="{l_bar}{bar}|")
     with bar:
 
-        def progress(share: float, step: str) -> None:
+        def progress(share: float, step: str, found: Any = None, /) -> None:
+            if found is not None and partial is not None:
+                partial(found)
             bar.set_description_str(step, refresh=False)
             bar.update(max(100 * share - bar.n, 0))
 

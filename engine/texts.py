@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from engine.checkpoint import Checkpoint
 from engine.corpus import MIXES, documents, natural, windows
@@ -29,8 +29,12 @@ def describe(checkpoint: Checkpoint, text: str) -> str:
     )
 
 
-def tokens(checkpoint: Checkpoint, text: str, count: int) -> Int[np.ndarray, "windows length"]:
+def tokens(
+    checkpoint: Checkpoint, text: str, count: int, longest: int = WINDOW
+) -> Int[np.ndarray, "windows length"]:
     """About `count` token ids in equal windows, in the order of the text.
+
+    Windows have `longest` tokens, or as many as the model has positions.
 
     `text` is "default", a text file, or a JSON file that holds lists of ids (for checkpoints
     without a tokenizer). Refused where the text is too short or an id is not in the vocabulary.
@@ -46,7 +50,7 @@ def tokens(checkpoint: Checkpoint, text: str, count: int) -> Int[np.ndarray, "wi
         source = natural() if text == DEFAULT else iter([_read(Path(text))])
     encode = tokenizer(checkpoint)
     start = cast("int | None", encode.bos_token_id)
-    length = min(WINDOW, int(checkpoint.config.get("max_position_embeddings", WINDOW)))
+    length = min(longest, positions(checkpoint))
     try:
         return windows(
             lambda words: encode.encode(words, add_special_tokens=False, verbose=False),
@@ -60,6 +64,29 @@ def tokens(checkpoint: Checkpoint, text: str, count: int) -> Int[np.ndarray, "wi
             f"The text ({describe(checkpoint, text)}) has fewer than the {count} tokens asked for; "
             "give a longer one or a smaller --count."
         ) from error
+
+
+def positions(checkpoint: Checkpoint) -> int:
+    """The longest window of a model."""
+    sizes = checkpoint.family.sizes(checkpoint.config)
+    found = (sizes.get("pos"), checkpoint.config.get("max_position_embeddings"))
+    return int(min((limit for limit in found if limit), default=2**31))
+
+
+def padded(
+    checkpoint: Checkpoint, text: str, count: int, longest: int
+) -> tuple[Int[np.ndarray, "windows length"], Bool[np.ndarray, "windows length"]]:
+    """Windows that may differ in length, filled with zeros at their ends, and what is no filling.
+
+    Only a JSON file holds such; a text is cut into equal windows. Errors: as for `tokens`.
+    """
+    if not text.endswith(".json"):
+        ids = tokens(checkpoint, text, count, longest)
+        return ids, np.ones_like(ids, dtype=np.bool_)
+    rows = _rows(Path(text), checkpoint, 1)
+    length = max(len(row) for row in rows)
+    ids = np.array([row + [0] * (length - len(row)) for row in rows], dtype=np.int64)
+    return ids, np.arange(length) < np.array([len(row) for row in rows])[:, None]
 
 
 def special(checkpoint: Checkpoint) -> tuple[int, ...]:
@@ -85,8 +112,21 @@ def _read(path: Path) -> str:
         ) from error
 
 
+WANTED = "Token file {path} must hold a JSON list of {kind}lists of whole numbers"
+
+
 def _ids(path: Path, checkpoint: Checkpoint) -> Int[np.ndarray, "windows length"]:
-    wanted = f"Token file {path} must hold a JSON list of equally long lists of whole numbers"
+    rows = _rows(path, checkpoint, 2)
+    lengths = sorted({len(row) for row in rows})
+    if len(lengths) > 1:
+        wanted = WANTED.format(path=path, kind="equally long ")
+        raise Refused(f"{wanted}, found lengths {lengths[0]} to {lengths[-1]}.")
+    return np.array(rows, dtype=np.int64)
+
+
+def _rows(path: Path, checkpoint: Checkpoint, shortest: int) -> list[list[int]]:
+    """Lists of token ids of a model; Refused unless each has `shortest` or more."""
+    wanted = WANTED.format(path=path, kind="")
     try:
         found = json.loads(_read(path))
     except ValueError as error:
@@ -94,11 +134,11 @@ def _ids(path: Path, checkpoint: Checkpoint) -> Int[np.ndarray, "windows length"
     if not isinstance(found, list) or not all(isinstance(row, list) for row in found) or not found:
         raise Refused(f"{wanted}, found something else.")
     lengths = sorted({len(row) for row in found})
-    longest = int(checkpoint.config.get("max_position_embeddings", 2**31))
-    if len(lengths) != 1 or not 2 <= lengths[0] <= longest:
+    longest = positions(checkpoint)
+    if not shortest <= lengths[0] <= lengths[-1] <= longest:
         raise Refused(
-            f"{wanted}, 2 to {longest} in each (the longest window of {checkpoint.name}), "
-            f"found lengths {lengths[0]} to {lengths[-1]}."
+            f"{wanted}, {shortest} to {longest} in each (the longest window of "
+            f"{checkpoint.name}), found lengths {lengths[0]} to {lengths[-1]}."
         )
     vocabulary = int(checkpoint.config["vocab_size"])
     wrong = [i for row in found for i in row if type(i) is not int or not 0 <= i < vocabulary]
@@ -107,4 +147,4 @@ def _ids(path: Path, checkpoint: Checkpoint) -> Int[np.ndarray, "windows length"
             f"{wanted} from 0 to {vocabulary - 1} (the vocabulary of {checkpoint.name}), "
             f"found {wrong[0]!r}."
         )
-    return np.array(found, dtype=np.int64)
+    return found

@@ -2,9 +2,10 @@
 
 import streamlit as st
 
-from app import inputs, inventory, outputs
+from app import inputs, outputs
 from app.controls import model as models
 from app.sections import atlas
+from app.sentences import inventory
 from engine.questions import Check
 
 st.title("Which internal numbers of this model are only names?")

@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from app import attention, inputs, outputs, verdicts, words
+from app import inputs, outputs
 from app.controls import heads as controls
 from app.controls import model as models
 from app.controls.model import Chosen
-from app.sections import heads, turns
+from app.sections import heads, published, turns
+from app.sentences import attention, verdicts, words
 from engine.questions import Heads
 from engine.records import HeadsReport
 
@@ -40,6 +41,7 @@ def shown(question: Heads, record: HeadsReport, a: Chosen, b: Chosen) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", key="pick"):
         pick = controls.pick(record)
     heads.matching(record, pick)
+    published.why(record)
     if record.same_model:
         heads.coincidences(record, pick)
     elif record.turns is not None:
@@ -49,7 +51,7 @@ def shown(question: Heads, record: HeadsReport, a: Chosen, b: Chosen) -> None:
         heads.steps(record, pick)
     if not record.same_model or record.turns is None:
         heads.matrices(record)
-    heads.published(record, pick)
+    published.compared(record, pick)
     heads.theory()
     heads.take_away(question, record, pick)
 

@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from app import experiments, outputs, words
+from app import outputs
 from app.controls import lab as dials
 from app.controls import model as models
 from app.controls.model import Chosen
 from app.sections import lab
+from app.sentences import experiments, words
 
 st.title("Turn a dial: do the weights move, does the output?")
 row = st.container(horizontal=True, vertical_alignment="bottom", key="controls")

@@ -2,8 +2,9 @@
 
 import streamlit as st
 
-from app import inputs, outputs, verdicts, words
+from app import inputs, outputs
 from app.sections import models
+from app.sentences import verdicts, words
 from engine.questions import Align
 
 with st.container(horizontal=True, vertical_alignment="center"):

@@ -2,9 +2,10 @@
 
 import streamlit as st
 
-from app import findings, inputs, outputs
+from app import inputs, outputs
 from app.controls import residual as controls
 from app.sections import residual
+from app.sentences import findings
 from engine.errors import Refused
 from engine.questions import Match
 

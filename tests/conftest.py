@@ -10,7 +10,10 @@ import pytest
 import torch
 from hypothesis import settings
 
-CHECKED = ("action", "alignment", "assignment", "elements", "gauges", "groups", "heads", "symmetry")
+CHECKED = (
+    "action", "alignment", "assignment", "candidates", "elements", "gauges", "groups", "heads",
+    "listening", "neurons", "proposals", "refinement", "relatedness", "sweeps", "symmetry",
+)  # fmt: skip
 """Modules of the engine whose annotations, shapes included, are checked at every call."""
 
 jaxtyping.install_import_hook([f"engine.{name}" for name in CHECKED], "beartype.beartype")

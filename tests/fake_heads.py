@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.records import HeadCost, HeadsReport, OrderRank, TurnReport, Turns
+from engine.records import Disguise, HeadCost, HeadsReport, OrderRank, TurnReport, Turns
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,16 @@ def turns(shape: Shape, noise: float = 0.0, half: bool = False, seed: int = 3) -
     )
 
 
+def disguises(shape: Shape, measured: bool = True) -> tuple[Disguise, ...]:
+    """Two that change the output and one that does not; all cost nothing by the published one."""
+    low, nothing = np.linspace(1.5, 2.5, shape.heads), np.zeros(shape.heads)
+    return (
+        Disguise("matrix", nothing, low, *((0.68, 0.24) if measured else (None, None))),
+        Disguise("exchange", nothing + 3e-16, low, *((0.66, 0.34) if measured else (None, None))),
+        Disguise("turn", nothing, nothing, *((4e-7, 5e-9) if measured else (None, None))),
+    )
+
+
 def heads_report(left: float = 1e-7, shape: Shape | None = None, **more: Any) -> HeadsReport:
     """Rotary heads that a gauge turned; `left` is the relative distance that alignment leaves."""
     shape = shape or Shape()
@@ -116,6 +126,8 @@ def heads_report(left: float = 1e-7, shape: Shape | None = None, **more: Any) ->
         "rank": OrderRank(72, 1, 0.0, 1, 0.0, (4.18, 4.18, 9.3)),
         "removal": None,
         "checked_on": "2,048 tokens of the demo models' own text",
+        "disguises": disguises(shape),
+        "disguised_on": "128 tokens of the demo models' own text",
         "device": "cpu",
         "dtype": "float32",
         "seconds": 0.4,
@@ -126,7 +138,8 @@ def heads_report(left: float = 1e-7, shape: Shape | None = None, **more: Any) ->
 def unrotated(**more: Any) -> HeadsReport:
     """Heads whose queries and keys any matrix may mix."""
     shape = Shape(4, 1, 24)
-    report = heads_report(shape=shape, turns=None, qk_singular=np.ones((4, 24)), rank=None, **more)
+    given = {"turns": None, "qk_singular": np.ones((4, 24)), "rank": None}
+    report = heads_report(shape=shape, **given, disguises=(), disguised_on="", **more)
     return replace(report, family="GPT-2", used="product", own=replace(report.own, kind="product"))
 
 

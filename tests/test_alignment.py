@@ -259,7 +259,7 @@ def test_progress_is_told_and_can_stop(twins: Make) -> None:
     pair = twins("llama_gqa")
     told: list[tuple[float, str]] = []
 
-    def progress(share: float, step: str) -> None:
+    def progress(share: float, step: str, _: object = None) -> None:
         told.append((share, step))
         if len(told) == 2:
             raise Cancelled

@@ -1,5 +1,6 @@
 """Attention of two models: planted orders, angles and moduli come back, and what must not."""
 
+import itertools
 import json
 import math
 import re
@@ -21,7 +22,7 @@ from engine.attention.pairs import Pair, inner, pair
 from engine.attention.report import Steps
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.cli import main
-from engine.elements import Mixed
+from engine.elements import Mixed, Ordered, Turned
 from engine.errors import Refused, silent
 from engine.gauges import (
     balanced,
@@ -42,7 +43,10 @@ from engine.stages import UNIT, head_terms, solve_heads
 from engine.symmetry import Symmetry
 
 Built = Callable[[str], Path]
-SHAPES = ("llama_gqa", "gpt2", "gpt_neox", "qwen3", "olmo2", "bert_masked", "vit", "phi3_partial")
+SHAPES = (
+    "llama_gqa", "gpt2", "gpt_neox", "qwen3", "olmo2", "gemma2", "bert_masked", "vit",
+    "phi3_partial",
+)  # fmt: skip
 ANGLE = 1e-6
 
 
@@ -190,7 +194,7 @@ def planted(a: Checkpoint) -> Symmetry:
 def test_the_error_of_angles_scales_with_the_noise(built: Built, tmp_path: Path) -> None:
     a = open_checkpoint(built("llama_gqa"))
     errors = {}
-    for noise in (0.01, 0.001):
+    for noise in (0.01, 0.005, 0.001):
         b = noisy(a, tmp_path / str(noise), noise)
         found = Heads(a.name, str(b.folder), using="weights").answer()
         g = replace(planted(a), source=a.fingerprint, target=b.fingerprint).inverse()
@@ -200,6 +204,7 @@ def test_the_error_of_angles_scales_with_the_noise(built: Built, tmp_path: Path)
         size = found.turns.log_modulus - z["log_scale"].numpy()
         errors[noise] = float(np.sqrt(np.mean(off**2 + size**2)))
     assert errors[0.01] < 0.01
+    assert errors[0.01] / errors[0.005] == pytest.approx(2, rel=0.1)
     assert errors[0.01] / errors[0.001] == pytest.approx(10, rel=0.2)
 
 
@@ -207,26 +212,64 @@ def in_layer(a: Checkpoint, b: Checkpoint, layer: int = 0) -> Pair:
     return pair(a, b, Heads(a.name, b.name, layer), silent)
 
 
-@pytest.mark.parametrize(
-    ("other", "layer"),
-    [("demo:scope-first-attention-1", 0), ("demo:scope-all-attention-1", 3)],
-)
-def test_each_step_of_stage_2_helps_every_key_value_head(other: str, layer: int) -> None:
-    a, b = open_checkpoint("demo:base"), open_checkpoint(other)
-    both = in_layer(a, b, layer)
-    grp, head = (solve_heads(both.family, both.sizes, both.theirs, both.mine).elements[n]
-                 for n in ("grp", "head"))  # fmt: skip
-    ordered = both.with_order(grp, head)
-    steps = Steps.of([both, ordered, *(ordered.after(inner(ordered, k)) for k in
-                                       ("orthogonal", "full"))])  # fmt: skip
-    for objective in (steps.query_key, steps.value_output):
-        groups = objective.reshape(4, both.sizes["grp"], -1).sum(-1)
-        assert (np.diff(groups[1:], axis=0) < 0).all()
+SCOPES = [
+    (scope, i, j, every * number)
+    for scope, every in (("first-attention", 0), ("all-attention", 1))
+    for number, (i, j) in enumerate(itertools.combinations(range(1, 5), 2))
+]
+"""Two models of one scope and a layer that was drawn anew: every pair, and every layer once."""
+
+
+@cache
+def redrawn(scope: str, i: int, j: int, layer: int) -> tuple[Pair, Pair]:
+    """The layer of both as it is, and with B's heads in A's order."""
+    a, b = (open_checkpoint(f"demo:scope-{scope}-{number}") for number in (i, j))
+    both = pair(a, b, Heads(a.name, b.name, layer, using="weights"), silent)
+    found = solve_heads(both.family, both.sizes, both.theirs, both.mine).elements
+    return both, both.with_order(found["grp"], found["head"])
+
+
+def by_group(steps: Steps) -> np.ndarray:
+    """Both objectives of every key/value head, [term, step, grp]: its query heads together."""
+    both = np.stack([steps.query_key, steps.value_output])
+    return both.reshape(2, both.shape[1], 2, -1).sum(-1)
+
+
+@pytest.mark.parametrize(("scope", "i", "j", "layer"), SCOPES)
+def test_each_step_of_stage_2_helps_every_key_value_head(
+    scope: str, i: int, j: int, layer: int
+) -> None:
+    """Full < orthogonal only < none for each: its query heads share one turn and one matrix.
+
+    Without the inverse where a matrix is read, or with turns of the wrong sign, it does not hold.
+    """
+    both, ordered = redrawn(scope, i, j, layer)
+    unit, full = (inner(ordered, kind) for kind in ("orthogonal", "full"))
+    steps = Steps.of([both, ordered, ordered.after(unit), ordered.after(full)])
+    assert (np.diff(by_group(steps)[:, 1:], axis=1) < 0).all()
+    turns, matrix = full["rot"], full["val"]
+    assert isinstance(turns, Turned)
+    wrong = {"rot": replace(turns, z=-turns.z), "val": matrix.inverse()}
+    broken = by_group(Steps.of([both, ordered, ordered.after(unit), ordered.after(wrong)]))
+    assert (np.diff(broken[:, 2:], axis=1) > 0).all()
+
+
+def test_a_single_query_head_may_lose_what_its_group_wins() -> None:
+    """6 of 252 heads of all demo pairs do, where turns alone are solved: by up to 3 %."""
+    both, ordered = redrawn("all-attention", 1, 4, 5)
+    turned = Steps.of([both, ordered, ordered.after(inner(ordered, "orthogonal"))])
+    gain = np.diff(turned.query_key[1:], axis=0)[0] / turned.query_key[1]
+    assert 0 < gain.max() < 0.03
+    assert (np.diff(by_group(turned)[0, 1:], axis=0) < 0).all()
+
+
+def test_the_chosen_order_leaves_what_stage_2_leaves() -> None:
+    both, ordered = redrawn("first-attention", 1, 2, 0)
     found = orders.orders(both)
     assert found is not None
-    assert found.cost[found.find(grp, head)] == pytest.approx(
-        steps.query_key[3].sum() + steps.value_output[3].sum(), rel=1e-4
-    )
+    heads = solve_heads(both.family, both.sizes, both.theirs, both.mine).elements
+    left = by_group(Steps.of([both, ordered.after(inner(ordered, "full"))]))[:, 1].sum()
+    assert found.cost[found.find(heads["grp"], heads["head"])] == pytest.approx(left, rel=1e-4)
 
 
 def test_all_orders_are_ranked_by_what_stage_2_leaves() -> None:
@@ -293,28 +336,37 @@ def test_the_cost_does_not_see_the_gain_of_the_norm(architecture: str, built: Bu
     assert plain.diagonal().abs().max() > 1e-3 * plain.mean()
 
 
-def test_exchanged_groups_keep_their_keys() -> None:
-    """The report case: 4 query heads, 2 kv heads, groups exchanged; cosine 1 on k_proj."""
-    family = open_checkpoint("demo:base").family
-    sizes = {"grp": 2, "head": 2, "rot": 4, "val": 4, "res": 12, "ffn": 5, "tok": 7}
-    prefix = "model.layers.0.self_attn."
-    generator = torch.Generator().manual_seed(0)
-    rows = {"q_proj": (16, 12), "k_proj": (8, 12), "v_proj": (8, 12), "o_proj": (12, 16)}
-    a = {f"{prefix}{n}.weight": torch.randn(s, generator=generator) for n, s in rows.items()}
-    swap = torch.tensor([1, 0])
-    b = {
-        name: x.unflatten(axis, (2, -1)).index_select(axis, swap).flatten(axis, axis + 1)
-        for name, x in a.items()
-        for axis in [int(name.endswith("o_proj.weight"))]
-    }
-    found = solve_heads(family, sizes, a, b)
-    assert found.elements["grp"].numbers()["permutation"].tolist() == [1, 0]
-    assert found.elements["head"].numbers()["permutation"].tolist() == [[0, 1], [0, 1]]
-    g = Symmetry(family, {}, {f"layers.0.{n}": e for n, e in found.elements.items()})
-    g.__dict__["sizes"] = sizes
-    for name, x in a.items():
-        y = act(g, name, b.__getitem__)
-        assert float(torch.cosine_similarity(x.flatten(), y.flatten(), dim=0)) == pytest.approx(1)
+def test_exchanged_groups_keep_their_keys(tmp_path: Path) -> None:
+    """The report case: 4 query heads, 2 kv heads, groups exchanged; cosine 1 on k_proj and all.
+
+    Moving query heads without their keys, or taking the order for the identity, does not give it.
+    """
+    from tests import tiny
+
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    a = open_checkpoint(tiny.build("llama_gqa", tmp_path / "a", **heads))
+    swap = Ordered(torch.tensor([1, 0]), torch.ones(2, dtype=torch.float64))
+    exchange = Symmetry(a.family, a.config, {f"layers.{n}.grp": swap for n in range(a.layers)})
+    save_checkpoint(tmp_path / "b", ((n, act(exchange, n, a.read)) for n in a.headers), a)
+    b = open_checkpoint(tmp_path / "b")
+    g, _ = align(a, b, start_from_embedding(a, b))
+    for layer in range(a.layers):
+        order = g.elements[f"layers.{layer}.grp"].numbers()["permutation"]
+        assert order.tolist() == [1, 0]
+        inside = g.elements[f"layers.{layer}.head"].numbers()["permutation"]
+        assert inside.tolist() == [[0, 1], [0, 1]]
+    cosine = {n: alike(a.read(n), act(g, n, b.read)) for n in a.headers if "self_attn" in n}
+    still = {n: alike(a.read(n), b.read(n)) for n in cosine}
+    words = {name.split(".")[-2] for name in cosine}
+    assert words == {"q_proj", "k_proj", "v_proj", "o_proj"}
+    assert cosine == pytest.approx(dict.fromkeys(cosine, 1.0), abs=1e-6)
+    assert max(still.values()) < 0.9  # the identity, and keys and values left behind
+
+
+def alike(x: Tensor, y: Tensor) -> float:
+    """Cosine of two tensors."""
+    x, y = x.double().flatten(), y.double().flatten()
+    return float(x @ y / (x.norm() * y.norm()))
 
 
 def rows_of(seed: int, noise: float = 0.0, shear: float = 1.0) -> tuple[Tensor, ...]:

@@ -392,7 +392,9 @@ def test_a_device_or_dtype_that_is_not_there_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("place", ["engine.comparison.compare_logits", "engine.cli.plain"])
+@pytest.mark.parametrize(
+    "place", ["engine.comparison.compare_logits", "engine.commands.pairs.plain"]
+)
 def test_an_interrupted_alignment_leaves_nothing(
     place: str,
     twin: tuple[Path, Path],

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app import attention
-from app.charts import drawing, heads, objectives, pairings, turns
+from app.charts import disguises, drawing, heads, objectives, pairings, turns
 from app.charts.heads import Cell
 from app.charts.theme import DARK, LIGHT
+from app.sentences import attention
+from app.sentences import disguises as sentences
 from tests import fake_heads as fakes
 
 LIMIT = 2_000_000
@@ -159,6 +160,8 @@ def all_charts(record, look):
     if record.turns is not None:
         yield turns.turn_map(record, record.turns, "angle", look, (0, 0))
         yield turns.turn_map(record, record.turns, "modulus", look, (0, 0))
+    if record.disguises:
+        yield disguises.chart(record, look)
     if record.removal is not None:
         yield objectives.removal(record, record.removal, look, 0)
 
@@ -219,3 +222,63 @@ def test_two_heads_of_one_model_coincide_only_at_zero():
     said = attention.matched(fakes.itself(1e-6))
     assert said.headline == "Heads 1 and 2 of this layer are one head in two bases."
     assert said.word == "exact"
+
+
+def test_a_mark_of_a_disguise_is_its_cost_and_a_zero_is_drawn(record):
+    table = disguises.costs(record)
+    assert len(table) == 3 * 2 * record.heads
+    for one in record.disguises:
+        rows = table[table["disguise"] == disguises.NAMES[one.kind]]
+        ours = rows[rows["by"] == disguises.OURS]
+        np.testing.assert_array_equal(ours["cost"], one.own)
+        published = rows[rows["by"] == disguises.PUBLISHED]
+        np.testing.assert_array_equal(published["cost"], one.published)
+    assert (table["drawn"] >= disguises.FLOOR).all()
+    assert (table["cost"] == 0).any()
+    told = disguises.table(record)
+    assert told["output"].tolist() == ["broken", "broken", "exact"]
+
+
+def test_what_disguises_show_is_said_only_where_the_output_bears_it_out(record):
+    said = sentences.why(record)
+    assert "calls each the head that it was" in said[0]
+    assert said[1].startswith("2 of 3 change what the model says at a published cost of 0.")
+    matrix, exchange, turn = record.disguises
+    seen = replace(matrix, published=matrix.own)
+    none = replace(record, disguises=(seen, replace(exchange, error=0.0)))
+    assert sentences.conclusion(none) == []
+    moved = replace(record, disguises=(matrix, exchange, replace(turn, error=0.3)))
+    assert sentences.conclusion(moved) == []
+    assert "sees up to 2.5" in sentences.why(replace(record, disguises=(seen, turn)))[0]
+
+
+def test_disguises_that_were_not_run_say_so(record):
+    quiet = replace(record, disguises=fakes.disguises(fakes.Shape(), measured=False))
+    assert len(sentences.why(quiet)) == 1
+    assert disguises.table(quiet)["output"].tolist() == ["not measured"] * 3
+
+
+def test_without_rotation_the_published_cost_is_called_right(record):
+    report = fakes.unrotated()
+    assert sentences.title(report) == "Why is the published cost right here?"
+    assert sentences.title(record) == "Why not the published cost here?"
+    (said,) = sentences.why(report)
+    assert "LayerNorm" in said
+    assert said.endswith("of the mean cost.")
+
+
+def test_what_a_removal_costs_is_a_table_of_its_own():
+    report = fakes.itself()
+    table = pairings.removal(report, report.removal)
+    np.testing.assert_array_equal(table["KL without it"], report.removal)
+    assert table["group"].tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_numbers_of_frequencies_at_one_place_stand_together(record):
+    half = fakes.turns(fakes.Shape(), half=True)
+    hands = next(t for t in turns.clock(half, 0, 0, LIGHT).data if t.name.startswith("found"))
+    shown = [text for text in hands.text if text]
+    assert len(shown) == len(set(np.round(half.angle[0], 6)))
+    assert sorted(" ".join(shown).split(), key=int) == [str(i) for i in range(8)]
+    every = next(t for t in turns.clock(record.turns, 0, 0, LIGHT).data if t.name[:5] == "found")
+    assert list(every.text) == [str(i) for i in range(8)]

@@ -91,19 +91,18 @@ def test_the_page_opens_with_its_verdict_and_every_picture(asked):
     assert at.title[0].value == "Which head is which, and by which angle was it turned?"
     assert "6 of 6 heads found; their turns explain more than 99.9 % of" in text(at)
     assert "exact 1.0e-7" in text(at)
-    assert len(maps(at)) == 10  # costs, order, two of turns, three of steps, values, two costs
+    assert len(maps(at)) == 11  # costs, order, disguises, two of turns, steps, values, two costs
     assert len(charts(at)) == 3  # the clock, the curve, the landscape
-    assert sum("What would bad look like?" in item.value for item in at.caption) == 8
+    assert sum("What would bad look like?" in item.value for item in at.caption) == 9
     assert [type(question) for question in asked] == [Heads, Turn]
 
 
 def test_what_it_offers_to_take_away(asked, pair):
     at = opened()
     labels = [button.label for button in at.get("download_button")]
-    assert labels[:4] == ["Heads (CSV)", "Arrays (NPZ)", "Record (JSON)", "Turns (CSV)"]
-    kinds = [f"{name} ({kind})" for name in ("Costs", "Order", "Objective", "Singular", "Turns")
-             for kind in ("PNG", "SVG")]  # fmt: skip
-    assert labels[4:] == kinds
+    first = ["Heads (CSV)", "Arrays (NPZ)", "Record (JSON)", "Turns (CSV)", "Disguises (CSV)"]
+    names = ("Costs", "Order", "Disguises", "Objective", "Turns", "Singular")
+    assert labels == first + [f"{name} ({kind})" for name in names for kind in ("PNG", "SVG")]
     assert at.code[0].value == "python -m engine heads {} {}".format(*pair)
 
 
@@ -198,7 +197,10 @@ def test_a_model_against_itself_shows_which_heads_coincide(asked, pair):
     assert "No two heads coincide; the nearest are 1 and 2" in text(at)
     assert "without head 1 the output moves by" in text(at)
     assert not charts(at)
-    assert len(maps(at)) == 5  # costs, order, removal, two costs
+    assert len(maps(at)) == 6  # costs, order, disguises, removal, two costs
+    labels = [button.label for button in at.get("download_button")]
+    assert {"Removal (CSV)", "Removal (PNG)", "Removal (SVG)"} <= set(labels)
+    assert not [label for label in labels if "Objective" in label or "Turns" in label]
 
 
 def test_without_rotation_there_are_matrices_and_no_angles(pair):
@@ -212,6 +214,8 @@ def test_without_rotation_there_are_matrices_and_no_angles(pair):
     assert not charts(at)
     assert [item.value for item in at.subheader if "angle" in item.value] == []
     assert len(maps(at)) == 9  # costs, order, three of steps, two of matrices, two costs
+    assert "Why is the published cost right here?" in [item.value for item in at.subheader]
+    assert "LayerNorm hides once its gain is folded in" in text(at)
 
 
 def test_half_turns_say_so_and_run_nothing(pair, asked):
@@ -221,7 +225,15 @@ def test_half_turns_say_so_and_run_nothing(pair, asked):
     assert "every angle is 0° or 180°" in text(at)
     assert "Norms of queries and keys leave 0° and 180° free" in text(at)
     assert not asked
-    assert len(maps(at)) == 9  # no map of moduli
+    assert len(maps(at)) == 10  # no map of moduli
+
+
+def test_heads_in_disguise_say_why_the_published_cost_is_not_the_default(asked):
+    at = opened()
+    assert "Why not the published cost here?" in [item.value for item in at.subheader]
+    assert "2 of 3 change what the model says at a published cost of 0" in text(at)
+    table = next(item.value for item in at.dataframe if "output moved" in item.value)
+    assert table["output"].tolist() == ["broken", "broken", "exact"]
 
 
 def test_the_published_cost_is_shown_where_it_disagrees(asked):
@@ -255,7 +267,7 @@ def test_the_first_paint_imports_neither_torch_nor_transformers(pair):
         "import sys; from streamlit.testing.v1 import AppTest;"
         f"at = AppTest.from_file({MAIN!r}, default_timeout=30).run();"
         f"at.switch_page({HEADS!r}).run(); assert not at.exception, at.exception\n"
-        "assert len(at.get('vega_lite_chart')) == 10\n"
+        "assert len(at.get('vega_lite_chart')) == 11\n"
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -154,7 +154,7 @@ def test_cancelling_leaves_the_weights_alone(pair: Pair, ids: str) -> None:
     before = [[p.clone() for p in m.parameters()] for m in models]
     heard: list[str] = []
 
-    def stop(share: float, step: str) -> None:
+    def stop(share: float, step: str, _: object = None) -> None:
         heard.append(step)
         if share > 0:
             raise Cancelled
@@ -173,7 +173,7 @@ def test_a_cancelled_alignment_writes_nothing(pair: Pair, tmp_path: Path) -> Non
     a, b = pair
     prints = [open_checkpoint(c.folder).fingerprint for c in pair]
 
-    def stop(share: float, step: str) -> None:
+    def stop(share: float, step: str, _: object = None) -> None:
         if share > 0.7:
             raise Cancelled(step)
 

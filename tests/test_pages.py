@@ -17,6 +17,7 @@ from streamlit.testing.v1 import AppTest
 from app import opening, outputs, settings
 from app.__main__ import main, started
 from app.settings import ROOT, Settings
+from engine import store
 from engine.errors import Refused
 from engine.questions import Align, Check, Inspect, Lab, Match
 from engine.records import plain
@@ -443,7 +444,7 @@ def test_both_configuration_files_are_the_same():
 
 def test_the_store_of_the_pages_reads_what_comes_with_the_program(measured):
     assert isinstance(outputs.results(), Store)
-    assert outputs.SHIPPED in outputs.results().shipped
+    assert outputs.results().shipped == store.SHIPPED
 
 
 def block(at: AppTest) -> dict[str, Any]:

@@ -167,7 +167,9 @@ def write_tokens(writer: gguf.GGUFWriter, count: int) -> None:
 def test_a_gguf_file_becomes_the_checkpoint_it_was(model: Path, tmp_path: Path) -> None:
     file = write_gguf(tmp_path / "tiny.GGUF", model)
     steps: list[tuple[float, str]] = []
-    folder = resolve(file, models=tmp_path / "models", progress=lambda s, w: steps.append((s, w)))
+    folder = resolve(
+        file, models=tmp_path / "models", progress=lambda s, w, _=None: steps.append((s, w))
+    )
     assert folder.parent == tmp_path / "models"
     made = open_checkpoint(folder)
     original = tiny.tensors(model)
@@ -190,7 +192,7 @@ def test_it_is_dequantised_once_for_its_content(model: Path, tmp_path: Path) -> 
     first = resolve(file, models=tmp_path / "models")
     copy = Path(shutil.copy(file, tmp_path / "copy.gguf"))
 
-    def unexpected(share: float, step: str) -> None:
+    def unexpected(share: float, step: str, _: object = None) -> None:
         raise AssertionError(step)
 
     assert resolve(copy, models=tmp_path / "models", progress=unexpected) == first
@@ -199,6 +201,19 @@ def test_it_is_dequantised_once_for_its_content(model: Path, tmp_path: Path) -> 
     assert sorted(p.name for p in (tmp_path / "models").iterdir()) == sorted(
         f.name for f in (first, resolve(other, models=tmp_path / "models"))
     )
+
+
+def test_results_about_it_are_found_wherever_it_was_dequantised(
+    model: Path, tmp_path: Path
+) -> None:
+    from engine.checkpoint import open_folder
+
+    file = write_gguf(tmp_path / "tiny.gguf", model)
+    here, there = (resolve(file, models=tmp_path / name) for name in ("here", "there"))
+    times = [(folder / "model.safetensors").stat().st_mtime_ns for folder in (here, there)]
+    assert here != there
+    assert times == [0, 0]
+    assert open_folder(here, "x").fingerprint == open_folder(there, "x").fingerprint
 
 
 def test_blocks_are_dequantised(tmp_path: Path) -> None:
@@ -220,7 +235,7 @@ def test_a_tied_gguf_stays_tied(tmp_path: Path) -> None:
 
 
 def test_dequantising_can_be_cancelled(model: Path, tmp_path: Path) -> None:
-    def cancel(share: float, step: str) -> None:
+    def cancel(share: float, step: str, _: object = None) -> None:
         if share > 0.5:
             raise Cancelled
 

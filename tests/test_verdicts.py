@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app import experiments, findings, inventory, verdicts, words
-from app.verdicts import TONES
+from app.sentences import experiments, findings, inventory, verdicts, words
+from app.sentences.verdicts import TONES
 from engine.records import TOLERANCE
 from tests import fakes
 from tests.fakes import Logits

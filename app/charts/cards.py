@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from app.numbers import number
+from app.sentences.numbers import number
 from engine.records import BlindCard, Carrier, CoordinateCard, DirectionTest, ModelCard, SelfTest
 
 TICKS = ("alike", "cancels", "private")

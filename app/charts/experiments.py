@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from app.charts.cards import split
 from app.charts.theme import MINUS, PLUS, QUIET, Shade, arrange
-from app.numbers import number
+from app.sentences.numbers import number
 from engine.records import TOLERANCE, Experiment
 
 LOW, BROKEN, HIGH = 1e-8, 0.1, 10.0

@@ -9,7 +9,7 @@ import pandas as pd
 
 from app.charts.drawing import scaled
 from app.charts.theme import FONT, MINUS, PLUS, QUIET, TRUTH, Shade
-from app.numbers import number
+from app.sentences.numbers import number
 from engine.records import HeadCost, HeadsReport
 
 CLICK = "clicked"
@@ -107,7 +107,7 @@ def _across(record: HeadsReport, recovered: bool) -> alt.X:
 
 def _down(record: HeadsReport) -> alt.Y:
     values = list(range(0, record.heads, max(1, record.heads // 16)))
-    axis = alt.Axis(values=values, title="head of A", format="d")
+    axis = alt.Axis(values=values, title="head of A", format="d", labelPadding=6)
     return alt.Y("y:Q", scale=_span(record.heads, reverse=True), axis=axis)
 
 

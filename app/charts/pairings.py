@@ -91,6 +91,14 @@ def coincide(record: HeadsReport, count: int = 12) -> pd.DataFrame:
     return table
 
 
+def removal(record: HeadsReport, removed: np.ndarray) -> pd.DataFrame:
+    """What it costs to remove each head of a model."""
+    heads = np.arange(record.heads)
+    return pd.DataFrame({
+        "head": heads, "group": heads // record.per_group, "KL without it": removed,
+    })  # fmt: skip
+
+
 def arrays(record: HeadsReport) -> dict[str, np.ndarray]:
     """Every array of a report by name, those inside it with the name of their part in front."""
     found: dict[str, np.ndarray] = {}

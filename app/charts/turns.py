@@ -15,6 +15,10 @@ from engine.records import HeadsReport, Turns
 Part = Literal["angle", "modulus"]
 DEGREES, MODULI = 181, 81
 """Points of the landscape along each axis."""
+NEAR = 1e-3
+"""Turns that a clock cannot tell apart."""
+AROUND = ["0°", "45°", "90°", "135°", "±180°", "−135°", "−90°", "−45°"]
+"""The ticks of a clock, from 0 up to 360°, as angles φ."""
 
 
 def frequencies(record: HeadsReport, turns: Turns) -> pd.DataFrame:
@@ -50,7 +54,7 @@ def turn_map(
     table["head"] = table["group of A"] * record.per_group
     labels = [_row(record, group) for group in range(record.groups)]
     x = alt.X("frequency:O", title="frequency, fastest first", axis=_thin(turns.angle.shape[1]))
-    y = alt.Y("row:N", sort=labels, title=None, axis=alt.Axis(labelLimit=140))
+    y = alt.Y("row:N", sort=labels, title=None, axis=alt.Axis(labelLimit=140, labelPadding=6))
     select = alt.selection_point(name=click, fields=["head", "frequency"], toggle=False)
     tips = [
         alt.Tooltip("row:N", title="head of A"),
@@ -107,7 +111,7 @@ def clock(turns: Turns, group: int, frequency: int, look: Shade) -> go.Figure:
     arrange(figure, look, 400)
     reach = _reach(turns, group)
     axis = {"gridcolor": look.grid, "linecolor": look.grid}
-    ticks = {"tickvals": [-180, -135, -90, -45, 0, 45, 90, 135], "ticksuffix": "°"}
+    ticks = {"tickvals": list(range(0, 360, 45)), "ticktext": AROUND}
     return figure.update_layout(
         margin={"l": 40, "r": 40, "t": 30, "b": 30},
         polar={
@@ -142,18 +146,30 @@ def _hands(turns: Turns, group: int, frequency: int, look: Shade) -> go.Scatterp
         theta=np.degrees(turns.angle[group]).astype(np.float32),
         r=np.exp(turns.log_modulus[group]).astype(np.float32),
         mode="markers+text" if few else "markers",
-        text=[str(number) for number in range(len(weight))],
+        text=_names(turns, group),
         textposition="top center",
-        customdata=weight.astype(np.float32),
+        customdata=np.stack([weight, np.arange(len(weight))], -1).astype(np.float32),
         name="found, size: weight",
         marker={
             "size": (5 + 11 * np.sqrt(share)).astype(np.float32),
             "color": PLUS,
             "line": {"width": edge, "color": look.ink},
         },
-        hovertemplate="frequency %{text}: φ %{theta:.1f}°, r %{r:.3f}, weight %{customdata:.1%}"
-        "<extra></extra>",
+        hovertemplate="frequency %{customdata[1]:.0f}: φ %{theta:.1f}°, r %{r:.3f}, "
+        "weight %{customdata[0]:.1%}<extra></extra>",
     )
+
+
+def _names(turns: Turns, group: int) -> list[str]:
+    """The number of every frequency; those at one place stand together, at the first of them."""
+    z = np.exp(turns.log_modulus[group] + 1j * turns.angle[group])
+    same = np.abs(z[:, None] - z) < NEAR
+    first = same.argmax(1)
+    every = np.arange(len(z))
+    return [
+        " ".join(str(i) for i in every[first == number]) if first[number] == number else ""
+        for number in every
+    ]
 
 
 def share(turns: Turns, group: int, frequency: int, value: Any) -> Any:

@@ -4,11 +4,12 @@ from typing import Any
 
 import streamlit as st
 
-from app import inputs, inventory, outputs, session
+from app import inputs, outputs, session
 from app.charts import cards, diagrams, tables
 from app.charts.theme import shade
 from app.controls.model import Chosen
 from app.outputs import Download
+from app.sentences import inventory
 from engine.questions import Check, Inspect
 from engine.records import BlindCard, CoordinateCard, ModelCard, SelfTest
 

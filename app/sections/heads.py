@@ -1,16 +1,17 @@
-"""Parts of the Heads page: costs, order, what every step leaves, matrices, the published cost."""
+"""Parts of the Heads page: costs, order, what every step leaves, matrices, what to take away."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 
-from app import attention, outputs
-from app.charts import drawing, heads, objectives, pairings, tables, turns
+from app import outputs
+from app.charts import disguises, drawing, heads, objectives, pairings, tables, turns
 from app.charts.theme import LIGHT, Shade, shade
 from app.controls.heads import Pick
 from app.outputs import Download
+from app.sentences import attention
 from engine.questions import Heads
 from engine.records import HeadsReport
 
@@ -18,7 +19,8 @@ WIDE = 460
 """Pixels across, of a picture that is written to a file."""
 
 
-def _look() -> Shade:
+def look() -> Shade:
+    """The colours of the session's theme."""
     return shade(st.context.theme.type)
 
 
@@ -26,7 +28,7 @@ def picture(chart: Any, key: str, about: str, *, clicks: bool = False) -> None:
     """An Altair picture as wide as its place."""
     more: dict[str, Any] = {"on_select": "rerun", "selection_mode": heads.CLICK} if clicks else {}
     st.altair_chart(
-        drawing.shown(chart, _look()), key=key, width="stretch", theme=None, alt=about, **more
+        drawing.shown(chart, look()), key=key, width="stretch", theme=None, alt=about, **more
     )
 
 
@@ -35,7 +37,7 @@ def matching(record: HeadsReport, pick: Pick) -> None:
     left, right = st.columns([3, 2])
     with left:
         st.markdown(f"**Head × head: the {outputs.plain(record.used)} cost**")
-        chart = heads.cost_map(record, record.cost, pick.term, _look(), pick.recovered, pick.cell)
+        chart = heads.cost_map(record, record.cost, pick.term, look(), pick.recovered, pick.cell)
         picture(chart, pick.key("costs"), "Cost of every head of A against every one of B",
                 clicks=True)  # fmt: skip
         st.markdown(outputs.plain(attention.cell(record, pick.cell)))
@@ -47,7 +49,7 @@ def matching(record: HeadsReport, pick: Pick) -> None:
         )
     with right:
         st.markdown("**Recovered order**")
-        picture(heads.order_map(record, _look(), pick.cell.a), pick.key("order"),
+        picture(heads.order_map(record, look(), pick.cell.a), pick.key("order"),
                 "Heads of A joined with their partners in B", clicks=True)  # fmt: skip
         st.markdown(outputs.plain(attention.order(record)))
         outputs.explain(
@@ -63,10 +65,10 @@ def steps(record: HeadsReport, pick: Pick) -> None:
     sides = st.columns(3)
     for place, side in zip(sides[:2], objectives.SIDES, strict=True):
         with place:
-            chart = objectives.steps(record, side, _look(), pick.cell.a)
+            chart = objectives.steps(record, side, look(), pick.cell.a)
             picture(chart, f"steps {side}", f"Distance of {side} after each step")
     with sides[2]:
-        picture(objectives.left(record, _look(), pick.cell.a), "left", "Distance left per head")
+        picture(objectives.left(record, look(), pick.cell.a), "left", "Distance left per head")
     outputs.explain(
         "The Stage-2 objective as a distance, √(objective / ‖A‖²), of every head of A and its "
         "partner: as stored, in order, after turns and rotations alone, after all of Stage 2. The "
@@ -84,7 +86,7 @@ def matrices(record: HeadsReport) -> None:
     st.subheader("Where any matrix is free: its singular values")
     left, right = st.columns(2)
     with left:
-        chart = objectives.singular(record.val_singular, "between values and outputs", _look())
+        chart = objectives.singular(record.val_singular, "between values and outputs", look())
         picture(chart, "val-singular", "Singular values of the value matrices")
     with right:
         if record.qk_singular is None:
@@ -93,7 +95,7 @@ def matrices(record: HeadsReport) -> None:
                 "would change the function, and each frequency has its angle and modulus instead."
             )
         else:
-            chart = objectives.singular(record.qk_singular, "between queries and keys", _look())
+            chart = objectives.singular(record.qk_singular, "between queries and keys", look())
             picture(chart, "qk-singular", "Singular values of the query/key matrices")
     outputs.explain(
         "V → M V and O → O M⁻¹ leave the output alone for every invertible M. One line for each "
@@ -108,12 +110,12 @@ def coincidences(record: HeadsReport, pick: Pick) -> None:
     st.subheader("Which heads could do without each other?")
     left, right = st.columns(2)
     with left:
-        _table(pairings.coincide(record))
+        listed(pairings.coincide(record))
     with right:
         if record.removal is None:
             st.markdown("What it costs to remove a head was not measured for this model.")
         else:
-            chart = objectives.removal(record, record.removal, _look(), pick.cell.a)
+            chart = objectives.removal(record, record.removal, look(), pick.cell.a)
             picture(chart, "removal", "What it costs to remove each head")
     outputs.explain(
         "Left: pairs of heads, the nearest first, cost over the mean. Right: how far the output "
@@ -122,43 +124,14 @@ def coincidences(record: HeadsReport, pick: Pick) -> None:
     )
 
 
-def published(record: HeadsReport, pick: Pick) -> None:
-    """Our cost and the published one side by side."""
-    st.subheader("The published cost against ours")
-    st.markdown(outputs.plain(attention.disagreement(record)))
-    for place, cost in zip(st.columns(2), (record.own, record.published), strict=True):
-        with place:
-            ours = cost.kind != "published"
-            st.markdown("**ours: " + cost.kind + "**" if ours else "**as published**")
-            chart = heads.cost_map(record, cost, pick.term, _look(), pick.recovered, pick.cell)
-            picture(chart, f"cost {cost.kind}", f"Costs of all pairs of heads, {cost.kind}")
-    first, second = st.columns(2)
-    with first:
-        st.markdown("**Nearest head by either cost**")
-        _table(pairings.nearest(record))
-    with second:
-        st.markdown("**Pairs that the published cost brings nearer**")
-        _table(pairings.apart(record))
-    rotated = (
-        "Under rotary positions the published cost sees M = W_qᵀW_k alone: any matrix on the "
-        "channels of a head, or its pairs exchanged, leaves M as it is and changes what the head "
-        "computes at a distance. Such a head costs 0 there, and not here; hence the default. "
-        if record.turns is not None
-        else ""
-    )
-    outputs.explain(
-        f"Both over their own mean. {rotated}Switch *Cost* above to pair the heads by either.",
-        "A pair at 0 on the right and near 1 on the left: different heads taken for one.",
-    )
-
-
-def _table(table: Any) -> None:
+def listed(table: Any, height: int | Literal["content"] = 260) -> None:
+    """A table with its real numbers in few digits."""
     real = {
         name: st.column_config.NumberColumn(format="%.3g")
         for name in table.columns
         if table[name].dtype.kind == "f"
     }
-    st.dataframe(table, hide_index=True, width="stretch", height=260, column_config=real)
+    st.dataframe(table, hide_index=True, width="stretch", height=height, column_config=real)
 
 
 def theory() -> None:
@@ -182,29 +155,53 @@ def theory() -> None:
 def pictures(record: HeadsReport, pick: Pick) -> dict[str, Any]:
     """Every Altair picture of the page on white, by name."""
     cost = heads.cost_map(record, record.cost, pick.term, LIGHT, pick.recovered, pick.cell)
-    found = {
-        "costs": cost,
-        "order": heads.order_map(record, LIGHT, pick.cell.a),
-        "objective": _beside(
-            *(objectives.steps(record, side, LIGHT, pick.cell.a) for side in objectives.SIDES),
-            objectives.left(record, LIGHT, pick.cell.a),
-        ),
-    }
-    matrices = [objectives.singular(record.val_singular, "values and outputs", LIGHT)]
-    if record.qk_singular is not None:
-        matrices.append(objectives.singular(record.qk_singular, "queries and keys", LIGHT))
-    found["singular"] = _beside(*matrices)
+    found = {"costs": cost, "order": heads.order_map(record, LIGHT, pick.cell.a)}
+    if record.disguises:
+        found["disguises"] = disguises.chart(record, LIGHT)
+    if not record.same_model:
+        found |= _between(record, pick)
+    if not record.same_model or record.turns is None:
+        found["singular"] = _singular(record)
+    if record.removal is not None:
+        found["removal"] = objectives.removal(record, record.removal, LIGHT, pick.cell.a)
+    return found
+
+
+def _between(record: HeadsReport, pick: Pick) -> dict[str, Any]:
+    """What is drawn of two models only."""
+    sides = (objectives.steps(record, side, LIGHT, pick.cell.a) for side in objectives.SIDES)
+    found = {"objective": _beside(*sides, objectives.left(record, LIGHT, pick.cell.a))}
     if record.turns is not None:
         chosen = pick.cell.a // record.per_group, pick.frequency
+        parts: tuple[turns.Part, ...] = ("angle", "modulus")
         found["turns"] = drawing.above(*(
             turns.turn_map(record, record.turns, part, LIGHT, chosen, part).properties(width=WIDE)
-            for part in ("angle", "modulus")
+            for part in parts[: 1 if record.turns.half_turns else 2]
         ))  # fmt: skip
     return found
 
 
+def _singular(record: HeadsReport) -> Any:
+    matrices = [objectives.singular(record.val_singular, "values and outputs", LIGHT)]
+    if record.qk_singular is not None:
+        matrices.append(objectives.singular(record.qk_singular, "queries and keys", LIGHT))
+    return _beside(*matrices)
+
+
 def _beside(*charts: Any) -> Any:
     return drawing.beside(*(chart.properties(width=WIDE * 0.7) for chart in charts))
+
+
+def tabulated(record: HeadsReport) -> dict[str, Any]:
+    """The numbers behind pictures that the table of heads does not hold, by name."""
+    found = {}
+    if record.turns is not None and not record.same_model:
+        found["turns"] = turns.frequencies(record, record.turns)
+    if record.removal is not None:
+        found["removal"] = pairings.removal(record, record.removal)
+    if record.disguises:
+        found["disguises"] = disguises.costs(record).drop(columns="drawn")
+    return found
 
 
 def take_away(question: Heads, record: HeadsReport, pick: Pick) -> None:
@@ -218,12 +215,11 @@ def take_away(question: Heads, record: HeadsReport, pick: Pick) -> None:
         Download("Record (JSON)", f"{name}.json", "application/json",
                  lambda: tables.as_json(record)),
     ]  # fmt: skip
-    if record.turns is not None:
-        every = turns.frequencies(record, record.turns)
+    for title, table in tabulated(record).items():
+        make: Callable[[], str] = partial(table.to_csv, index=False)
         files.append(
-            Download("Turns (CSV)", f"{name}-turns.csv", "text/csv",
-                     lambda: every.to_csv(index=False))
-        )  # fmt: skip
+            Download(f"{title.capitalize()} (CSV)", f"{name}-{title}.csv", "text/csv", make)
+        )
     for title, chart in pictures(record, pick).items():
         wide = (
             chart if title in {"objective", "singular", "turns"} else chart.properties(width=WIDE)

@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import experiments as sentences
 from app import outputs
 from app.charts import conventions, experiments, tables
 from app.charts.theme import Shade, config, shade
-from app.numbers import number
 from app.outputs import Download
+from app.sentences import experiments as sentences
+from app.sentences.numbers import number
 from engine.questions import Lab
 from engine.records import CoordinateCard, Experiment, ModelCard
 

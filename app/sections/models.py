@@ -2,10 +2,11 @@
 
 import streamlit as st
 
-from app import inputs, outputs, verdicts, words
+from app import inputs, outputs
 from app.charts import cards, layers, tables
 from app.charts.theme import shade
 from app.outputs import Download
+from app.sentences import verdicts, words
 from engine.errors import Refused
 from engine.questions import Align, Check, Inspect
 from engine.records import AlignmentReport, ModelCard, SelfTest

@@ -3,11 +3,12 @@
 import pandas as pd
 import streamlit as st
 
-from app import findings, outputs
+from app import outputs
 from app.charts import curves, matching, matrices, tables
 from app.charts.theme import Shade, config, shade
 from app.controls import residual as controls
 from app.outputs import Download
+from app.sentences import findings
 from engine.questions import Match
 from engine.records import ResidualMatch
 

@@ -3,23 +3,20 @@
 import numpy as np
 import streamlit as st
 
-from app import attention, outputs, words
+from app import outputs
 from app.charts import turns as charts
-from app.charts.theme import Shade, config, shade
+from app.charts.theme import config
 from app.controls import heads as controls
 from app.controls.heads import Hand, Pick
 from app.controls.model import Chosen
-from app.sections.heads import picture
+from app.sections.heads import look, picture
+from app.sentences import attention, words
 from app.settings import ROOT
 from engine.lab.presets import offered
 from engine.questions import Heads
 from engine.records import HeadsReport, Turns
 
 LAB = str(ROOT / "pages" / "lab.py")
-
-
-def _look() -> Shade:
-    return shade(st.context.theme.type)
 
 
 def angles(record: HeadsReport, turns: Turns, pick: Pick) -> None:
@@ -32,7 +29,7 @@ def angles(record: HeadsReport, turns: Turns, pick: Pick) -> None:
         for part in ("angle", "modulus"):
             if part == "modulus" and turns.half_turns:
                 continue
-            chart = charts.turn_map(record, turns, part, _look(), (group, pick.frequency))
+            chart = charts.turn_map(record, turns, part, look(), (group, pick.frequency))
             about = f"The {part} of every frequency of every key/value head"
             picture(chart, pick.key(part), about, clicks=True)
         outputs.explain(
@@ -43,7 +40,7 @@ def angles(record: HeadsReport, turns: Turns, pick: Pick) -> None:
         )
     with right:
         st.plotly_chart(
-            charts.clock(turns, group, pick.frequency, _look()),
+            charts.clock(turns, group, pick.frequency, look()),
             key="clock",
             config=config("clock"),
             alt="The turns of one head on a polar plot",
@@ -69,7 +66,7 @@ def by_hand(
     log = float(np.log(hand.modulus))
     mine = float(turns.objective(group, hand.frequency, np.radians(hand.angle), log))
     st.markdown(outputs.plain(attention.by_hand(turns, group, hand.frequency, mine)))
-    at = group, hand.frequency, hand.angle, log, _look()
+    at = group, hand.frequency, hand.angle, log, look()
     left, right = st.columns(2)
     with left:
         st.plotly_chart(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from engine import network
 from engine.attention import orders, trials
+from engine.attention.disguise import disguises
 from engine.attention.pairs import (
     Pair,
     flat,
@@ -46,7 +47,9 @@ def report(a: Checkpoint, b: Checkpoint, asked: Heads, progress: Progress = sile
     progress(0.3, "turns and matrices inside the heads")
     done = {"none": {}} | {kind: inner(ordered, kind) for kind in ("orthogonal", "full")}
     steps = Steps.of([both, ordered, *(ordered.after(done[k]) for k in ("orthogonal", "full"))])
-    rank, removed, checked = tried(both, found, steps, asked, part(progress, 0.4, 1))
+    rank, removed, checked = tried(both, found, steps, asked, part(progress, 0.4, 0.9))
+    progress(0.9, "A's own heads in disguise")
+    worn, worn_on = disguises(both, asked)
     truth = planted(a, both.b) if a.fingerprint != b.fingerprint else None
     chosen = done[asked.stage2]
     second, margin = runners_up(public if used == "published" else own, flat(found.grp, found.head))
@@ -81,6 +84,8 @@ def report(a: Checkpoint, b: Checkpoint, asked: Heads, progress: Progress = sile
         rank=rank,
         removal=removed,
         checked_on=checked,
+        disguises=worn,
+        disguised_on=worn_on,
         device=str(network.device(asked.device)),
         dtype=asked.dtype,
         seconds=time.perf_counter() - began,
@@ -133,7 +138,10 @@ def runners_up(cost: HeadCost, order: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Steps:
-    """‖A − B‖² of every head after each step, ‖A‖², and the free scales of the last one."""
+    """‖A − B‖² of every head after each step, ‖A‖², and the free scales of the last one.
+
+    Each step lowers the sum over the query heads of a group; a single one may rise.
+    """
 
     query_key: np.ndarray
     value_output: np.ndarray

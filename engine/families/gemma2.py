@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from engine.families import _decoders, _rows
 from engine.families.llama import FAMILY as LLAMA
+from engine.rows import ByLayer
 
 LAYER = "model.layers.{l}."
 THIRD = LAYER + "pre_feedforward_layernorm.weight"
@@ -28,6 +29,7 @@ FAMILY = replace(
         "hidden_activation", "layer_types", "query_pre_attn_scalar", "rms_norm_eps",
         "rope_parameters", "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings",
     ),
+    by_layer=ByLayer(listed=("layer_types",), periodic=("_sliding_window_pattern",)),
     constants={"is_encoder_decoder": (False,), "use_bidirectional_attention": (None, False)},
     defaults={"num_key_value_heads": "4", "head_dim": "256"},
     assumed={

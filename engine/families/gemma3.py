@@ -6,6 +6,7 @@ from engine.families import _decoders, _rows
 from engine.families._coordinates import GAIN, HALF, HALF_TURN
 from engine.families.gemma2 import FAMILY as GEMMA2
 from engine.families.gemma2 import LESS_ONE
+from engine.rows import ByLayer
 
 ATTENTION = "model.layers.{l}.self_attn."
 
@@ -19,6 +20,9 @@ FAMILY = replace(
         ATTENTION + "q_norm.weight": f"(half gain){LESS_ONE}",
         ATTENTION + "k_norm.weight": f"(half gain*){LESS_ONE}",
     },
+    by_layer=ByLayer(
+        listed=("layer_types",), periodic=("sliding_window_pattern", "_sliding_window_pattern"),
+    ),
     compared=(*GEMMA2.compared, "rope_local_base_freq", "sliding_window_pattern"),
     constants={
         **GEMMA2.constants,

@@ -4,6 +4,7 @@ from engine.blind import Blind, Move
 from engine.families import _coordinates as common
 from engine.families import _rows
 from engine.family import Family
+from engine.rows import ByLayer
 
 LAYER = "transformer.h.{l}."
 ATTENTION, MLP = LAYER + "attn.", LAYER + "mlp."
@@ -72,6 +73,7 @@ FAMILY = Family(
     },
     depth="n_layer",
     blocks="transformer.h",
+    by_layer=ByLayer(indexed=("scale_attn_by_inverse_layer_idx",)),
     prefix="transformer.",
     hidden={
         "in transformer.h.{l}": "res",

@@ -91,6 +91,20 @@ FAMILY = Family(
         _rows.bias_of_norm(
             "mlp_bias", "FFN norm", SECOND[1], {LAYER + "fc1.weight": LAYER + "fc1.bias"}
         ),
+        *(
+            _rows.slope(name, what, legs, matrix, norm[0], (bias, norm[1]))
+            for (name, what, legs), norm, (matrix, bias) in zip(
+                (
+                    ("query_in", "the query projection", "grp qk"),
+                    ("key_in", "the key projection", "grp qk*"),
+                    ("value_in", "the value projection", "grp val"),
+                    ("ffn_in", "the FFN's reader", "ffn"),
+                ),
+                (FIRST, FIRST, FIRST, SECOND),
+                (*READERS.items(), (LAYER + "fc1.weight", LAYER + "fc1.bias")),
+                strict=True,
+            )
+        ),
         _rows.mean("mean", "written by attention", "grp val*", ATTENTION + "out_proj.weight"),
         _rows.mean("mean_ffn", "written by the FFN", "ffn*", LAYER + "fc2.weight"),
         _rows.value_bias(

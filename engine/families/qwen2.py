@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from engine.families import _decoders
 from engine.families.llama import FAMILY as LLAMA
+from engine.rows import ByLayer
 
 TENSORS = {
     name.removesuffix("?attention_bias"): axes
@@ -16,6 +17,7 @@ FAMILY = replace(
     name="Qwen2",
     model_types=("qwen2",),
     tensors=TENSORS,
+    by_layer=ByLayer(listed=("layer_types",), counted=("max_window_layers",)),
     compared=(*LLAMA.compared, "use_sliding_window", "max_window_layers", "layer_types"),
     constants={**LLAMA.constants, "use_mrope": (False,)},
     blind=_decoders.block(TENSORS),

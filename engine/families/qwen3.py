@@ -5,6 +5,7 @@ from dataclasses import replace
 from engine.families import _decoders, _rows
 from engine.families._coordinates import GAIN, HALF, HALF_TURN
 from engine.families.llama import FAMILY as LLAMA
+from engine.rows import ByLayer
 
 ATTENTION = "model.layers.{l}.self_attn."
 
@@ -24,6 +25,7 @@ FAMILY = replace(
     model_types=("qwen3",),
     coordinates={**LLAMA.coordinates, "rot": HALF_TURN, "gain": GAIN, "half": HALF},
     tensors=TENSORS,
+    by_layer=ByLayer(listed=("layer_types",), counted=("max_window_layers",)),
     compared=(
         "attention_bias", "hidden_act", "layer_types", "max_window_layers", "rms_norm_eps",
         "rope_parameters", "rope_scaling", "rope_theta", "sliding_window", "tie_word_embeddings",

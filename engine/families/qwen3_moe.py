@@ -8,6 +8,7 @@ from engine.families._rows import norms_of_each_head
 from engine.families.mixtral import FAMILY as MIXTRAL
 from engine.families.mixtral import router
 from engine.families.qwen_moe import FAMILY as QWEN2_MOE
+from engine.rows import ByLayer
 
 _LAYER = "model.layers.{l}."
 _ATT = _LAYER + "self_attn."
@@ -41,6 +42,7 @@ FAMILY = replace(
         "rot": HALF_TURN, "gain": GAIN, "half": HALF,
     },
     tensors=_TENSORS,
+    by_layer=ByLayer(),
     compared=(
         *MIXTRAL.compared, "attention_bias", "norm_topk_prob", "use_sliding_window",
     ),

@@ -7,6 +7,7 @@ from engine.families.mixtral import FAMILY as MIXTRAL
 from engine.families.mixtral import router
 from engine.family import Coordinate
 from engine.groups import MONOMIAL, Trivial
+from engine.rows import ByLayer
 
 _LAYER = "model.layers.{l}."
 _ATT = _LAYER + "self_attn."
@@ -58,6 +59,7 @@ FAMILY = replace(
         ),
     },
     tensors=_TENSORS,
+    by_layer=ByLayer(listed=("layer_types",), counted=("max_window_layers",)),
     compared=(
         *MIXTRAL.compared, "layer_types", "max_window_layers", "norm_topk_prob", "qkv_bias",
         "use_sliding_window",

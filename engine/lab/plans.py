@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from engine.action import Read, act
-from engine.axes import Leg, Mark, legs
+from engine.axes import legs
 from engine.blind import Blind
 from engine.checkpoint import Checkpoint
 from engine.elements import Element, Ordered
 from engine.errors import Refused
 from engine.family import Config, Family, named
+from engine.folding import unit_gains
 from engine.groups import PERMUTATION, Group, Rotary, Trivial
 from engine.headers import some
 from engine.lab.claims import CLAIMS, WIDER, allowing, carrying, text_of
@@ -24,7 +25,7 @@ from engine.lab.presets import offered
 from engine.lab.typed import typed
 from engine.questions import Lab
 from engine.records import ModelCard
-from engine.slide import possible, slide
+from engine.slide import family_of_blind, possible, slide
 from engine.symmetry import Symmetry
 
 KEPT = 300_000_000
@@ -264,31 +265,16 @@ def untied(family: Family, source: Source) -> Source:
 
 
 def folded(family: Family, source: Source) -> Source:
-    """The same function with every gain 1: by each blind row of gains against their readers.
-
-    The element is 1 / γ. Refused where a gain is 0.
-    """
+    """The same function with every gain 1, by the blind rows of gains; Refused where one is 0."""
     for blind in possible(family, source.config, source.names):
-        table, _ = CLAIMS["gain"](family, blind.name) if blind.table else (family, "")
-        elements = dict(_inverse_gains(table, blind, source)) if blind.table else {}
+        elements = unit_gains(family, blind, source.read, source.names)
+        if not all(bool(c.scale.isfinite().all()) for c in elements.values()):
+            raise Refused(f"The {blind.title} cannot be folded away: a gain is 0.")
         if elements:
+            table = family_of_blind(family, blind)
             source = _acted(Symmetry(table, source.config, elements), source)
     return source
 
 
 def _acted(g: Symmetry, source: Source) -> Source:
     return replace(source, read=lambda name: act(g, name, source.read))
-
-
-def _inverse_gains(table: Family, blind: Blind, source: Source) -> Iterator[tuple[str, Ordered]]:
-    rows = [row for _, row in table.rows]
-    if not any(leg == Leg(blind.name, Mark.READ) for row in rows for leg in legs(row.axes)):
-        return
-    for name in source.names:
-        row = table.find(name)
-        if row is None or row.axes != (Leg(blind.name, Mark.WRITE),):
-            continue
-        gain = source.read(name).double() + row.offset
-        if bool((gain == 0).any()):
-            raise Refused(f"{name} has a gain of 0, which cannot be folded away.")
-        yield table.key(blind.name, row.layer), Ordered(torch.arange(len(gain)), 1 / gain)

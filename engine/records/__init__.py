@@ -15,6 +15,7 @@ from engine.records.cards import (
 from engine.records.heads import (
     STEPS,
     Cost,
+    Disguise,
     HeadCost,
     HeadsReport,
     OrderRank,
@@ -26,12 +27,29 @@ from engine.records.lab import (
     Experiment,
     TensorChange,
 )
+from engine.records.layers import (
+    WINDOWS,
+    Candidate,
+    Continuation,
+    CutCost,
+    CutReport,
+    GapStep,
+    GapTrajectory,
+    LayerMaps,
+    Measure,
+    PublishedMaps,
+    Readings,
+    Run,
+)
+from engine.records.lineage import LineageTest, Relatedness
 from engine.records.matches import (
     AlignmentReport,
     Assignment,
     LayerStage,
+    Midpoint,
     ResidualMatch,
     StageReport,
+    Sweep,
     Truth,
 )
 from engine.records.words import (
@@ -45,25 +63,42 @@ __all__ = [
     "REGISTRY",
     "STEPS",
     "TOLERANCE",
+    "WINDOWS",
     "AlignmentReport",
     "Assignment",
     "BlindCard",
+    "Candidate",
     "Carrier",
+    "Continuation",
     "CoordinateCard",
     "Cost",
+    "CutCost",
+    "CutReport",
     "DirectionTest",
+    "Disguise",
     "Effect",
     "Experiment",
+    "GapStep",
+    "GapTrajectory",
     "HeadCost",
     "HeadsReport",
+    "LayerMaps",
     "LayerStage",
+    "LineageTest",
+    "Measure",
+    "Midpoint",
     "ModelCard",
     "OrderRank",
+    "PublishedMaps",
+    "Readings",
     "Record",
+    "Relatedness",
     "ResidualMatch",
     "Role",
+    "Run",
     "SelfTest",
     "StageReport",
+    "Sweep",
     "TensorChange",
     "Truth",
     "TurnReport",
@@ -75,12 +110,15 @@ __all__ = [
 
 Record = (
     SelfTest | ModelCard | ResidualMatch | AlignmentReport | Experiment | HeadsReport | TurnReport
-)
+    | LayerMaps | CutReport | CutCost | Continuation | GapTrajectory | PublishedMaps
+    | Relatedness
+)  # fmt: skip
 
 REGISTRY: Mapping[str, type] = MappingProxyType({
     cls.__name__: cls
     for cls in (
         SelfTest, ModelCard, ResidualMatch, AlignmentReport, Experiment, HeadsReport, TurnReport,
+        LayerMaps, CutReport, CutCost, Continuation, GapTrajectory, PublishedMaps, Relatedness,
     )
 })  # fmt: skip
 """The records that the store keeps, by name."""

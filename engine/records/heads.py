@@ -10,6 +10,7 @@ from engine.records.words import Word, word
 STEPS = ("before", "order", "orthogonal", "full")
 """The rows of an objective: as stored, heads in order, turns and rotations only, all of Stage 2."""
 Cost = Literal["rotary", "product", "published"]
+Clothes = Literal["matrix", "exchange", "turn"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,27 @@ class OrderRank:
 
 
 @dataclass(frozen=True)
+class Disguise:
+    """Every head of a layer of A in other clothes, each with the M = W_qᵀ W_k it had.
+
+    `matrix`: q → G q, k → G⁻ᵀ k with a random invertible G; `exchange`: each rotary frequency in
+    the place of another; `turn`: a random element of the group that rotation leaves, a true change
+    of basis. Costs between queries and keys, over ‖·‖² of the head: 0 is called the same head.
+    """
+
+    kind: Clothes
+    published: np.ndarray  # float64 [heads], ‖ΔM̄‖² / ‖M̄‖²
+    own: np.ndarray  # float64 [heads], the same by our cost
+    error: float | None  # max |Δ log p| / max |log p| of A's output; None where A was not run
+    divergence: float | None  # mean KL(A ‖ A in disguise), nats; None without classes
+
+    @property
+    def output(self) -> Word:
+        """Did the output stay?"""
+        return word(self.error)
+
+
+@dataclass(frozen=True)
 class HeadsReport:
     """Which attention head of B is which of A in one layer, both in A's residual coordinates.
 
@@ -126,6 +148,8 @@ class HeadsReport:
     rank: OrderRank | None  # None above 8 heads
     removal: np.ndarray | None  # float32 [heads], mean KL(A ‖ A without the head), nats; A = B only
     checked_on: str  # which tokens; empty where no model ran
+    disguises: tuple[Disguise, ...]  # A against itself; none where nothing is rotated
+    disguised_on: str  # which tokens; empty where no model ran
     device: str
     dtype: str
     seconds: float

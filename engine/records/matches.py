@@ -87,6 +87,27 @@ class LayerStage:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """One sweep of coordinate descent: the objective of `engine.sweeps` on arrival and after."""
+
+    start: str  # "identity", "embedding", "activations", "perturbed 1", …
+    number: int
+    before: float
+    after: float
+    distance: float  # its part that is the distance of weights
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Midpoint:
+    """The model half way between A and g · B, at one stage of an alignment."""
+
+    stage: str  # "unaligned", "with ffn" (and all before it), "refined", …
+    loss: float  # mean −log p of each next token on held-out text, nats
+    above: float  # minus the mean of A's and B's own loss
+
+
+@dataclass(frozen=True)
 class AlignmentReport:
     """B in A's coordinates: what was found, how far the tensors are apart, and the fresh check.
 
@@ -118,6 +139,8 @@ class AlignmentReport:
     dtype: str
     seconds: float
     steps: tuple[LayerStage, ...] = ()  # layer by layer, in the order in which they were solved
+    sweeps: tuple[Sweep, ...] = ()  # of every start, in order
+    midpoints: tuple[Midpoint, ...] = ()  # where a refinement was asked for
 
     @property
     def kept(self) -> Word:

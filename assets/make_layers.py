@@ -1,0 +1,52 @@
+"""Maps and cuts of SmolLM2-135M, which the app shows at once: `python -m assets.make_layers`.
+
+The records go to `assets/results`, keyed like any other result, with the commands that repeat them
+in its README. It takes the package in requirements-models.txt and, on two cores, half an hour.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from engine.questions import Check, Continue, Cut, Inspect, Layers, Question
+from engine.sources import SMOLLM2
+from engine.store import Store
+
+RESULTS = Path(__file__).resolve().parent / "results"
+TITLE = """# Results on SmolLM2-135M-Instruct
+
+Computed by `python -m assets.make_layers`, each by one command.
+
+```
+"""
+
+
+def shipped() -> Iterator[Question]:
+    """Every question whose answer ships; a cut takes its scores from the maps before it."""
+    yield from (Inspect(SMOLLM2), Check(SMOLLM2))
+    yield from (Layers(SMOLLM2), Layers(SMOLLM2, ("swap-healed",)), Cut(SMOLLM2))
+    yield Continue(SMOLLM2, "replace", 14, 15)
+
+
+def main() -> None:
+    """Answer every question anew."""
+    shutil.rmtree(RESULTS, ignore_errors=True)
+    store = Store(RESULTS)
+    lines = [TITLE]
+    for question in shipped():
+        bar = tqdm(total=100, desc=question.verb)
+
+        def progress(share: float, step: str, _: object = None, /, bar: tqdm = bar) -> None:
+            bar.set_postfix_str(step, refresh=False)
+            bar.update(max(100 * share - bar.n, 0))
+
+        store.put(question.key, question.answer(progress))
+        bar.close()
+        lines.append(f"{question.command}\n")
+    (RESULTS / "README.md").write_text("".join([*lines, "```\n"]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

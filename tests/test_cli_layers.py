@@ -1,0 +1,134 @@
+"""The commands on layers: what they print and write, and that a page's command repeats a record."""
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.cli import main
+from engine.errors import Cancelled
+from engine.questions import Continue, Cut, Gap, Layers
+from engine.store import Store, default_root
+from tests import tiny
+
+SMALL = ["--count", "128", "--length", "8"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Four layers, no tokenizer: random token ids are read."""
+    return str(tiny.build("llama_gqa", tmp_path_factory.mktemp("model"), num_hidden_layers=4))
+
+
+def written(capsys: pytest.CaptureFixture[str]) -> str:
+    found = capsys.readouterr()
+    assert "Traceback" not in found.err
+    return found.out
+
+
+def test_layers_writes_every_map_and_its_command_repeats_it(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "maps.json"
+    assert main(["layers", model, "--out", str(out), "--reach", "2", *SMALL]) == 0
+    found = json.loads(out.read_text())
+    replace = np.array(found["replace"], float)
+    assert found["complete"] is True
+    assert found["direction"] == "KL(base‖modified)"
+    assert np.isnan(replace[0, 3])
+    assert (np.diagonal(replace) < 1e-6).all()
+    assert replace[0, 1] != replace[1, 0]
+    assert np.array_equal(found["swap"], np.array(found["swap"]).T)
+    question = Layers(model, reach=2, tokens=128, length=8)
+    stored = Store(default_root()).get(question.key)
+    np.testing.assert_allclose(stored.tests["swap"].measure().value[0, 1], found["swap"][0][1])
+    words = shlex.split(question.command)[3:]
+    again = [str(tmp_path / "again.json") if word == "layers.json" else word for word in words]
+    assert main(again) == 0
+    assert json.loads((tmp_path / "again.json").read_text())["replace"] == found["replace"]
+
+
+def test_an_existing_file_is_kept_and_a_strange_name_refused(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "maps.json"
+    out.write_text("mine")
+    assert main(["layers", model, "--out", str(out), *SMALL]) == 1
+    assert capsys.readouterr().err.strip() == f"--out {out} exists: give a new file."
+    assert out.read_text() == "mine"
+    assert main(["layers", model, "--out", str(tmp_path / "maps.csv"), *SMALL]) == 1
+    assert "must end in .json, found '.csv'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--tests", "reverse"], "no test 'reverse'"),
+        (["--layers", "2-9"], "no layer 9"),
+        (["--layers", "0,2"], "must be one range"),
+        (["--layers", "x"], "names no layers"),
+    ],
+)
+def test_what_is_not_there_is_refused_in_one_line(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+):
+    assert main(["layers", model, "--out", str(tmp_path / "a.json"), *SMALL, *words]) == 1
+    error = capsys.readouterr().err.strip()
+    assert told in error
+    assert "\n" not in error
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_what_was_done_before_a_stop_stands_in_the_file(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from engine.layers.filling import Filling
+
+    take = Filling.take
+
+    def stopping(self, session, windows, band):
+        if band and len(band[0][1]) == 2 and abs(band[0][1][0] - band[0][1][1]) == 2:
+            raise Cancelled
+        yield from take(self, session, windows, band)
+
+    monkeypatch.setattr(Filling, "take", stopping)
+    out = tmp_path / "maps.json"
+    with pytest.raises(Cancelled):
+        main(["layers", model, "--out", str(out), *SMALL])
+    found = json.loads(out.read_text())
+    assert found["complete"] is False
+    assert found["swap"][0][1] is not None
+    assert found["swap"][0][2] is None
+
+
+def test_cut_tells_each_way_and_budget(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = tmp_path / "cut.json"
+    assert main(["cut", model, "--out", str(out), "--budget", "2", *SMALL]) == 0
+    lines = written(capsys)
+    found = json.loads(out.read_text())
+    assert [one["by"] for one in found["candidates"]] == list(Cut(model).by)
+    for one in found["candidates"]:
+        assert len(one["kl"]) == len(one["dropped"])
+        assert one["kl"][0] < 1e-6
+        assert f"{one['by']:10} n = 1" in lines
+    greedy = found["candidates"][-1]
+    assert greedy["stacks run to choose"] == 4 + 3
+
+
+def test_continue_and_gap(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["continue", "demo:base", "--test", "swap", "--i", "1", "--j", "2"]) == 0
+    assert "layers 1 and 2 exchanged: " in written(capsys)
+    assert main(["continue", model]) == 1
+    assert "no tokenizer" in capsys.readouterr().err
+    other = str(tiny.build("llama_gqa", tmp_path / "other-step-20", seed=1, num_hidden_layers=4))
+    out = tmp_path / "gap.json"
+    assert main(["gap", model, other, "--out", str(out), *SMALL]) == 0
+    found = json.loads(out.read_text())
+    assert [one["step"] for one in found["steps"]] == [0, 20]
+    assert len(found["steps"][0]["swap"]["value"]) == 3
+    assert Gap((model, other)).models == (model, other)
+    assert Continue(model).models == (model,)

