@@ -34,7 +34,6 @@ def main() -> None:
     """Answer every question anew."""
     shutil.rmtree(RESULTS, ignore_errors=True)
     store = Store(RESULTS)
-    lines = [TITLE]
     for question in shipped():
         bar = tqdm(total=100, desc=question.verb)
 
@@ -44,8 +43,8 @@ def main() -> None:
 
         store.put(question.key, question.answer(progress))
         bar.close()
-        lines.append(f"{question.command}\n")
-    (RESULTS / "README.md").write_text("".join([*lines, "```\n"]), encoding="utf-8")
+    commands = dict.fromkeys(f"{question.command}\n" for question in shipped())
+    (RESULTS / "README.md").write_text("".join([TITLE, *commands, "```\n"]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 
+from assets.make_layers import RESULTS, shipped
 from engine.layers import reading
 from engine.layers.stacks import Stack, identity, stack, without
+from engine.questions import Cut, Layers
 from engine.sources import smollm2
+from engine.store import Store
 from tests.reordered import Opened, by_hand, far, opened, readings
 
 pytestmark = [
@@ -53,3 +57,19 @@ def test_the_model_as_it_is_has_no_divergence(here: Opened, rows: str) -> None:
     assert float(session.reader.at.means(kl, torch.ones_like(same)).abs().max()) < 1e-6
     assert bool(same.all())
     assert float(readings(session, [identity(LAYERS)])[0].kl.max()) < 1e-6
+
+
+def test_the_answers_that_ship_are_found_and_are_those_of_the_engine() -> None:
+    store = Store(RESULTS)
+    assert [question.command for question in shipped() if not store.has(question.key)] == []
+    whole = store.get(Layers("smollm2").key)
+    part = Layers("smollm2", layers="14-15").answer()
+    for test in ("replace", "swap"):
+        measured = part.tests[test].measure().value[14:16, 14:16]
+        told = whole.tests[test].measure().value[14:16, 14:16]
+        np.testing.assert_allclose(measured, told, rtol=1e-4, atol=1e-6)
+        assert told[0, 1] > 0.01
+    assert np.isfinite(whole.tests["replace"].measure().value).all()
+    assert whole.complete
+    cut = store.get(Cut("smollm2").key)
+    assert [len(one.sets) for one in cut.candidates] == [6] * len(Cut("smollm2").by)
