@@ -7,7 +7,7 @@ line), 2 usage.
 import typer
 
 from engine.commands import layers, models, pairs, pruning
-from engine.errors import Refused
+from engine.errors import Interrupted, Refused
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -49,6 +49,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Refused as error:
         typer.echo(str(error), err=True)
         return 1
+    except Interrupted as stop:
+        typer.echo(str(stop), err=True)
+        return INTERRUPTED
     except SystemExit as stop:
         if stop.code == INTERRUPTED:
             typer.echo("Interrupted: nothing was written.", err=True)

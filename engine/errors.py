@@ -1,4 +1,4 @@
-"""The two ways in which the engine stops on purpose, and the callback that reports progress."""
+"""The ways in which the engine stops on purpose, and the callback that reports progress."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,6 +19,10 @@ class Refused(Exception):
 
 class Cancelled(Exception):
     """Raised by a progress callback to ask the engine to stop; nothing was mutated."""
+
+
+class Interrupted(Exception):
+    """Ctrl-C after a part of an answer was written: one line that says where it is."""
 
 
 def silent(share: float, step: str, partial: Any = None, /) -> None:

@@ -40,8 +40,10 @@ Json = Annotated[bool, typer.Option("--json", help="the record as JSON on stdout
 Out = Annotated[Path, typer.Option(help="a new folder")]
 Text = Annotated[str, typer.Option(help="a text file; default: a demo model's own, else bundled")]
 Tokens = Annotated[str, typer.Option(help="a JSON file, lists of token ids, instead of a text")]
-Count = Annotated[int, typer.Option(min=256, help="how many tokens to run on")]
-Few = Annotated[int, typer.Option(min=2, help="how many tokens to run on")]
+MOST = 10_000_000
+"""Most tokens that are read: more would not be held, nor run to an end."""
+Count = Annotated[int, typer.Option(min=256, max=MOST, help="how many tokens to run on")]
+Few = Annotated[int, typer.Option(min=2, max=MOST, help="how many tokens to run on")]
 Length = Annotated[int, typer.Option(min=2, help="how many tokens a window has")]
 Only = Annotated[str, typer.Option(help="coordinates, comma-separated: res,ffn,heads,rot,val")]
 By = Annotated[Using, typer.Option(help="where the residual correlations come from")]

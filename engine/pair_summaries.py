@@ -18,7 +18,7 @@ def of_relatedness(record: Relatedness) -> Iterator[str]:
     if record.likeness is not None:
         shallow, deep = sorted(record.depths)
         layers = ", ".join(map(str, record.layers))
-        yield f"the {shallow} layers of the one are layers {layers} of the {deep} of the other"
+        yield f"layers of the one, {shallow} in all, are layers {layers} of the {deep} of the other"
     if record.logits_between is not None:
         yield f"logits differ by {record.logits_between:.2g} of {record.logits_scale:.3g}"
     yield f"{record.seconds:.1f} s on {record.device}"

@@ -199,7 +199,7 @@ def of_cost(record: CutCost) -> Iterator[str]:
     """KL, loss and perplexity, each with its interval where there are enough windows."""
     yield f"KL(before ‖ after) {interval(record.readings.measure('kl'))} nats a position"
     if np.isnan(record.base.loss).all():
-        yield "no next-token loss: this model does not continue texts"
+        yield "no next-token loss: this model predicts none, or its tokens were random"
     else:
         before, after = (interval(r.measure("loss")) for r in (record.base, record.readings))
         more = replace(record.readings, loss=record.readings.loss - record.base.loss)
@@ -228,7 +228,8 @@ def of_maps(record: LayerMaps) -> Iterator[str]:
         known = [cell for cell in np.argsort(value, axis=None) if not np.isnan(value.flat[cell])]
         best = (np.unravel_index(cell, value.shape) for cell in known[:3])
         told = (f"{', '.join(map(str, map(int, cell)))}: {value[cell]:.3g}" for cell in best)
-        yield f"{name:14} {len(known):4} cells, lowest {'; '.join(told)}"
+        lowest = f", lowest {'; '.join(told)}" if known else ": no two layers to compare"
+        yield f"{name:14} {len(known):4} cells{lowest}"
     yield (
         f"layers run {record.passes:,} (at least {record.bound:,}; whole forwards "
         f"{record.whole:,}), {where(record.run)}"

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +19,46 @@ from engine.store import Store, default_root
 T = TypeVar("T")
 
 
+def new_file(out: Path, *suffixes: str) -> None:
+    """Refused, before any work, unless a file of this name can be made."""
+    if out.suffix not in suffixes:
+        ends = " or ".join(suffixes)
+        raise Refused(f"--out {out}: the name must end in {ends}, found {out.suffix!r}.")
+    with _written(out):
+        if out.exists():
+            raise Refused(f"--out {out} exists: give a new file.")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        staged = _staged(out)
+        staged.touch()
+        staged.unlink()
+
+
+def save_json(document: Any, out: Path) -> None:
+    """A document in one step: a reader finds the whole of it, or what stood there before."""
+    with _written(out):
+        staged = _staged(out)
+        staged.write_text(json.dumps(document), encoding="utf-8")
+        staged.replace(out)
+
+
+def _staged(out: Path) -> Path:
+    return out.with_name(f".{out.name}")
+
+
+@contextmanager
+def _written(out: Path) -> Iterator[None]:
+    """What the system says against a file becomes a refusal."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise Refused(f"--out {out} cannot be written ({why}): give another place.") from error
+
+
 def save_match(record: ResidualMatch, out: Path) -> None:
     """Every matrix and matching as `.npz`, or the numbers without the matrices as `.json`."""
-    out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".json":
-        out.write_text(json.dumps(plain(record, arrays=False), indent=1), encoding="utf-8")
+        save_json(plain(record, arrays=False), out)
         return
     found = {
         f"{kind}_{what}": np.stack([getattr(one, what) for one in matchings])
@@ -30,21 +66,24 @@ def save_match(record: ResidualMatch, out: Path) -> None:
         for what in ("permutation", "sign", "score", "margin", "mutual")
     }
     found |= {"correlation": record.correlation, "depths": np.array(record.depths)}
-    np.savez_compressed(out, allow_pickle=False, **found)
+    with _written(out):
+        np.savez_compressed(out, allow_pickle=False, **found)
 
 
 def one_of(text: str, tokens: str) -> str:
     """The file that --text or --tokens names; both together are wrong usage."""
     if tokens and text != "default":
         raise typer.BadParameter("give --text or --tokens, not both")
+    if tokens and not tokens.endswith(".json"):
+        raise Refused(f"--tokens {tokens}: the name must end in .json; a text is for --text.")
     return tokens or text
 
 
-def listed(words: str) -> tuple[str, ...]:
+def listed(words: str, option: str) -> tuple[str, ...]:
     """The words of a comma-separated option; Refused for commas alone, which would mean all."""
     found = tuple(word.strip() for word in words.split(",") if word.strip())
     if words and not found:
-        raise Refused(f"--only names nothing in {words!r}: leave it out for every coordinate.")
+        raise Refused(f"{option} names nothing in {words!r}: leave it out for what is usual.")
     return found
 
 

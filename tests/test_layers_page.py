@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 from app import opening, outputs, pruned
 from app.jobs import unfinished
 from app.settings import HOSTED, ROOT, Settings
+from engine import store
 from engine.errors import Refused
 from engine.questions import Continue, Cut, Drop, Gap, Inspect, Layers
 from engine.sources import demo_series
@@ -45,7 +46,9 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str,
 
 @pytest.fixture
 def asked(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Every question that a page asks, answered by the fake records."""
+    """Every question that a page asks, answered by the fake records; nothing ships."""
+    monkeypatch.setattr(store, "SHIPPED", ())
+    outputs.results.cache_clear()
     found: list[Any] = []
 
     def stand_in(cls: type, make: Any) -> None:

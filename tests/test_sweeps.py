@@ -31,7 +31,7 @@ from tests import tiny
 SEEDS = ("seed-1", "seed-2", "seed-3")
 TUNES = ("base-step-1100", "tune-a-step-0020", "tune-a-step-0160", "tune-b-step-0160")
 seeds = pytest.mark.parametrize(
-    "seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])]
+    "seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS[1:])]
 )
 
 
@@ -96,7 +96,7 @@ def test_fine_tunes_of_one_base_keep_their_coordinates(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tune-a-step-0160", pytest.param("tune-b-step-0160", marks=pytest.mark.slow)]
+    "name", ["tune-a-step-0160", pytest.param("tune-b-step-0160", marks=pytest.mark.long)]
 )
 def test_a_scrambled_fine_tune_is_put_back(name: str, tmp_path: Path) -> None:
     scramble(demo(name), tmp_path / "b", seed=7)

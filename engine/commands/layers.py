@@ -1,6 +1,5 @@
 """Commands on the layers of a model: maps, cuts, continuations, and the gap during a training."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,13 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from engine import exports, summaries
-from engine.errors import Refused
+from engine.errors import Interrupted
 from engine.options import Aggregates, Device, Dtype, Few, Json, Length, Model, Text, Tokens
 from engine.questions import Continue, Cut, Gap, Question
 from engine.questions import Layers as Maps
 from engine.questions.layers import METHODS, TESTS
 from engine.records import Record, plain
-from engine.terminal import emit, keep, listed, one_of, say, watched
+from engine.terminal import emit, keep, listed, new_file, one_of, save_json, say, watched
 
 File = Annotated[Path, typer.Option(help="a new .json file; what is done so far stands in it")]
 Reach = Annotated[int, typer.Option(min=0, help="largest distance of two layers; 0 for all")]
@@ -40,7 +39,7 @@ def layers(
     """KL maps of all pairs of layers, adjacent ones first: replaced, exchanged, left out, …."""
     asked = Maps(
         model,
-        listed(tests),
+        listed(tests, "--tests"),
         layers,
         reach,
         aggregate=aggregate.value,
@@ -71,7 +70,7 @@ def cut(
     asked = Cut(
         model,
         budget,
-        listed(by),
+        listed(by, "--by"),
         reach,
         tokens=count,
         length=length,
@@ -127,18 +126,17 @@ def told(
     as_json: bool,
 ) -> None:
     """Answer a long question; its document stands in the file from the first part on."""
-    if out.suffix != ".json":
-        raise Refused(f"--out {out}: the name must end in .json, found {out.suffix!r}.")
-    if out.exists():
-        raise Refused(f"--out {out} exists: give a new file.")
+    new_file(out, ".json")
 
     def write(record: Record) -> None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        staged = out.with_name(f".{out.name}")
-        staged.write_text(json.dumps(document(record)), encoding="utf-8")
-        staged.replace(out)
+        save_json(document(record), out)
 
-    record = keep(asked, watched(asked.answer, write))
+    try:
+        record = keep(asked, watched(asked.answer, write))
+    except KeyboardInterrupt as stop:
+        if out.exists():
+            raise Interrupted(f"Interrupted: {out} holds what was done so far.") from stop
+        raise
     write(record)
     if as_json:
         emit(document(record))

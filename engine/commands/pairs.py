@@ -32,7 +32,7 @@ from engine.options import (
 )
 from engine.questions import Align, Heads, Match, Related, Turn
 from engine.records import HeadsReport, Relatedness, ResidualMatch, TurnReport, plain
-from engine.terminal import emit, keep, listed, one_of, save_match, say, solve, watched
+from engine.terminal import emit, keep, listed, new_file, one_of, save_match, say, solve, watched
 from engine.writing import new_folder
 
 
@@ -93,7 +93,7 @@ def align(
         b,
         using=using.value,
         signs=signs is Switch.on,
-        only=listed(only),
+        only=listed(only, "--only"),
         tokens=count,
         text=one_of(text, tokens),
         device=device,
@@ -135,10 +135,7 @@ def match(
     as_json: Json = False,
 ) -> None:
     """The residual coordinates at every depth: matrices, matchings, margins."""
-    if out.suffix not in {".npz", ".json"}:
-        raise Refused(f"--out {out}: the name must end in .npz or .json, found {out.suffix!r}.")
-    if out.exists():
-        raise Refused(f"--out {out} exists: give a new file.")
+    new_file(out, ".npz", ".json")
     asked = Match(
         a,
         b,

@@ -99,6 +99,11 @@ def _prompt(
         ids = [start + words.encode(asked.prompt, add_special_tokens=False)]
     longest = texts.positions(checkpoint) - asked.count
     found = torch.as_tensor(ids)
+    if longest < 1:
+        raise Refused(
+            f"--count {asked.count}: {checkpoint.name} has {longest + asked.count} positions, for "
+            "the prompt and what is written; ask for fewer tokens."
+        )
     if not 0 < found.shape[1] <= longest:
         raise Refused(
             f"The prompt has {found.shape[1]} tokens: {checkpoint.name} takes 1 to {longest} "

@@ -29,10 +29,12 @@ def cut(checkpoint: Checkpoint, asked: Cut, progress: Progress = silent) -> CutR
     """Candidates for every budget, chosen on one half of the windows and measured on the other.
 
     Maps that were made before are taken from the store. Errors: Refused as `engine.layers.maps`
-    refuses, for unknown ways to choose, and for fewer than two windows.
+    refuses, for unknown ways to choose, one layer, and fewer than two windows.
     """
     began = time.perf_counter()
     methods = known(asked.by)
+    if checkpoint.layers < 2:
+        raise Refused(f"{checkpoint.name} has one layer: none can be left out.")
     budget = min(asked.budget, checkpoint.layers - 1)
     streams, healed = scored(checkpoint, asked, methods, part(progress, 0.0, 0.6))
     choosing, measuring = halves(inputs(checkpoint, asked, 2))

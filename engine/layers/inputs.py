@@ -33,7 +33,7 @@ class Inputs:
 
     named: Mapping[str, Tensor]
     kept: Bool[Tensor, "windows positions"]  # False where a window is filled up
-    causal: bool  # the model predicts each next token
+    causal: bool  # the model predicts each next token of a text, not of random ids
     what: str
 
     @property
@@ -71,17 +71,17 @@ def inputs(checkpoint: Checkpoint, asked: Asked, times: int = 1) -> Inputs:
         return Inputs({"pixel_values": pixels}, kept, causal=False, what="random images")
     try:
         ids, kept = texts.padded(checkpoint, asked.text, asked.tokens * times, asked.length)
-        what = texts.describe(checkpoint, asked.text)
+        what, causal = texts.describe(checkpoint, asked.text), decodes(checkpoint)
     except Refused:
         if asked.text != texts.DEFAULT or _speaks(checkpoint):
             raise
         ids = random_inputs(checkpoint, windows, asked.length, seed=0).numpy()
-        kept, what = ids >= 0, "random token ids"
+        kept, what, causal = ids >= 0, "random token ids", False
     named = {"input_ids": torch.from_numpy(ids).to(where)}
     kept = torch.from_numpy(kept).to(where)
     if not bool(kept.all()):
         named["attention_mask"] = kept.long()
-    return Inputs(named, kept, decodes(checkpoint), what)
+    return Inputs(named, kept, causal, what)
 
 
 def _speaks(checkpoint: Checkpoint) -> bool:

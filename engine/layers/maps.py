@@ -134,5 +134,8 @@ def halves(every: Inputs) -> tuple[Inputs, Inputs]:
     """
     half = every.windows // 2
     if not half:
-        raise Refused("Healed tests learn from one text and are read on another: give two windows.")
+        raise Refused(
+            "Layers are chosen or healed on one half of the windows and read on the other: "
+            f"{every.what} has {every.windows}, give two or more."
+        )
     return every.part(0, half), every.part(half, 2 * half)
