@@ -156,13 +156,16 @@ VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", 
 """Without one of these files a tokenizer knows no words, and reads every text as one unknown."""
 
 
-def tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """The checkpoint's tokenizer; Refused when it has none, or one that needs its own code."""
+def tokenizer(
+    checkpoint: Checkpoint, instead: str = "give token ids instead of a text"
+) -> Tokenizer:
+    """The checkpoint's tokenizer; Refused when it has none, or one that needs its own code.
+
+    `instead` says what to do without one.
+    """
     folder = checkpoint.folder
     if not any((folder / name).is_file() for name in VOCABULARIES):
-        raise Refused(
-            f"{checkpoint.name} has no tokenizer that opens: give token ids instead of a text."
-        )
+        raise Refused(f"{checkpoint.name} has no tokenizer that opens: {instead}.")
     declared = folder / "tokenizer_config.json"
     if declared.is_file() and read_json(declared).get("auto_map"):
         raise Refused(f"{declared} declares custom code (auto_map), which is never run.")
@@ -170,9 +173,7 @@ def tokenizer(checkpoint: Checkpoint) -> Tokenizer:
         with quiet():
             return AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
-        raise Refused(
-            f"{checkpoint.name} has no tokenizer that opens: give token ids instead of a text."
-        ) from error
+        raise Refused(f"{checkpoint.name} has no tokenizer that opens: {instead}.") from error
 
 
 def device(name: str = "auto") -> torch.device:

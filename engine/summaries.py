@@ -199,7 +199,7 @@ def of_cost(record: CutCost) -> Iterator[str]:
     """KL, loss and perplexity, each with its interval where there are enough windows."""
     yield f"KL(before ‖ after) {interval(record.readings.measure('kl'))} nats a position"
     if np.isnan(record.base.loss).all():
-        yield "no next-token loss: this model predicts none, or its tokens were random"
+        yield "no next-token loss: this model does not continue texts"
     else:
         before, after = (interval(r.measure("loss")) for r in (record.base, record.readings))
         more = replace(record.readings, loss=record.readings.loss - record.base.loss)
@@ -254,8 +254,9 @@ def of_gap(record: GapTrajectory) -> Iterator[str]:
     """One line for each model: means over adjacent pairs."""
     for one in record.steps:
         replace_, swap, skip = (float(np.mean(x.value)) for x in (one.replace, one.swap, one.skip))
+        loss = "" if np.isnan(one.loss) else f"loss {one.loss:.3f}, "
         yield (
-            f"{one.model:24} step {one.step:6}: loss {one.loss:.3f}, replace {replace_:.4g}, "
+            f"{one.model:24} step {one.step:6}: {loss}replace {replace_:.4g}, "
             f"swap {swap:.4g}, skip {skip:.4g}"
         )
     yield where(record.run)

@@ -33,11 +33,11 @@ def new_file(out: Path, *suffixes: str) -> None:
         staged.unlink()
 
 
-def save_json(document: Any, out: Path) -> None:
+def save_json(document: Any, out: Path, indent: int | None = None) -> None:
     """A document in one step: a reader finds the whole of it, or what stood there before."""
     with _written(out):
         staged = _staged(out)
-        staged.write_text(json.dumps(document), encoding="utf-8")
+        staged.write_text(json.dumps(document, indent=indent), encoding="utf-8")
         staged.replace(out)
 
 
@@ -58,7 +58,7 @@ def _written(out: Path) -> Iterator[None]:
 def save_match(record: ResidualMatch, out: Path) -> None:
     """Every matrix and matching as `.npz`, or the numbers without the matrices as `.json`."""
     if out.suffix == ".json":
-        save_json(plain(record, arrays=False), out)
+        save_json(plain(record, arrays=False), out, 1)
         return
     found = {
         f"{kind}_{what}": np.stack([getattr(one, what) for one in matchings])

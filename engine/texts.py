@@ -95,21 +95,17 @@ def special(checkpoint: Checkpoint) -> tuple[int, ...]:
     return tuple(value for value in found if isinstance(value, int))
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, kind: str = "Text file", wanted: str = "a UTF-8 text") -> str:
     if not path.is_file():
-        kind = "is no regular file" if path.exists() else "does not exist"
-        what = "is a folder" if path.is_dir() else kind
-        raise Refused(f"Text file {path} {what}; give a UTF-8 text.")
+        other = "is no regular file" if path.exists() else "does not exist"
+        what = "is a folder" if path.is_dir() else other
+        raise Refused(f"{kind} {path} {what}; give {wanted}.")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise Refused(
-            f"Text file {path} is not UTF-8 (byte {error.start}); give another."
-        ) from error
+        raise Refused(f"{kind} {path} is not UTF-8 (byte {error.start}); give another.") from error
     except OSError as error:
-        raise Refused(
-            f"Text file {path} cannot be read ({error.strerror}); give another."
-        ) from error
+        raise Refused(f"{kind} {path} cannot be read ({error.strerror}); give another.") from error
 
 
 WANTED = "Token file {path} must hold a JSON list of {kind}lists of whole numbers"
@@ -128,7 +124,7 @@ def _rows(path: Path, checkpoint: Checkpoint, shortest: int) -> list[list[int]]:
     """Lists of token ids of a model; Refused unless each has `shortest` or more."""
     wanted = WANTED.format(path=path, kind="")
     try:
-        found = json.loads(_read(path))
+        found = json.loads(_read(path, "Token file", "a JSON list of lists of ids"))
     except ValueError as error:
         raise Refused(f"{wanted}, found no JSON ({error}).") from error
     if not isinstance(found, list) or not all(isinstance(row, list) for row in found) or not found:

@@ -55,7 +55,7 @@ def replaces(layers: int = LAYERS, above: tuple[tuple[int, int], ...] = ((2, 3),
     """KL of replacing, directed: above the swap, but half of it for the listed pairs."""
     swap = swaps(layers)
     found = swap * np.where(np.arange(layers)[:, None] > np.arange(layers)[None], 2.0, 3.0)
-    for i, j in above:
+    for i, j in (pair for pair in above if max(pair) < layers):
         found[i, j] = found[j, i] = swap[i, j] / 2
     return found
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.cli import main
 from engine.errors import Cancelled
-from engine.questions import Continue, Cut, Gap, Layers
+from engine.questions import Continue, Cut, Gap, Layers, Match
 from engine.store import Store, default_root
 from tests import tiny
 
@@ -81,6 +81,110 @@ def test_what_is_not_there_is_refused_in_one_line(
     assert not (tmp_path / "a.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--tests", ","], "--tests names nothing in ','"),
+        (["--tokens", "ids.txt"], "--tokens ids.txt: the name must end in .json"),
+        (["--tokens", "gone.json"], "oken file gone.json"),
+    ],
+)
+def test_an_option_is_refused_by_its_own_name(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+):
+    assert main(["layers", model, "--out", str(tmp_path / "a.json"), *SMALL, *words]) == 1
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_more_tokens_than_are_ever_read_are_wrong_usage(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = str(tmp_path / "a.json")
+    assert main(["layers", model, "--out", out, "--count", "999999999"]) == 2
+    assert "Invalid value for '--count'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["layers", "cut", "gap", "match"])
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(
+    model: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+):
+    for kind in (Layers, Cut, Gap, Match):
+        monkeypatch.setattr(kind, "answer", lambda *_: pytest.fail("work was done"))
+    (tmp_path / "file").write_text("mine")
+    models = [model, model] if verb == "match" else [model]
+    for out in (tmp_path / "file" / "a.json", tmp_path / f"{'a' * 300}.json"):
+        assert main([verb, *models, "--out", str(out)]) == 1
+        error = capsys.readouterr().err.strip()
+        assert error.startswith(f"--out {out} cannot be written (")
+        assert "\n" not in error
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_after_an_interruption_the_file_that_holds_a_part_is_named(
+    model: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    answer = Layers.answer
+
+    def stopping(self, progress):
+        def watched(share, step, partial=None, /):
+            progress(share, step, partial)
+            if partial is not None:
+                raise KeyboardInterrupt
+
+        return answer(self, watched)
+
+    monkeypatch.setattr(Layers, "answer", stopping)
+    out = tmp_path / "maps.json"
+    assert main(["layers", model, "--out", str(out), *SMALL]) == 130
+    told = capsys.readouterr().err.strip()
+    assert told == f"Interrupted: {out} holds what was done so far."
+    assert json.loads(out.read_text())["complete"] is False
+
+
+def test_one_layer_has_no_pairs_and_cannot_be_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    alone = str(tiny.build("llama_gqa", tmp_path / "alone", num_hidden_layers=1))
+    assert main(["layers", alone, "--out", str(tmp_path / "maps.json"), *SMALL]) == 0
+    assert "swap              0 cells: no two layers to compare" in written(capsys)
+    for verb, told in (("cut", "none can be left out"), ("gap", "there are no pairs")):
+        assert main([verb, alone, "--out", str(tmp_path / f"{verb}.json"), *SMALL]) == 1
+        assert f"has one layer: {told}" in capsys.readouterr().err
+
+
+def test_a_model_that_predicts_no_next_token_has_no_loss_to_tell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["gap", "demo:bert", "--out", str(tmp_path / "gap.json"), *SMALL]) == 0
+    told = written(capsys)
+    assert "replace" in told
+    assert "loss" not in told
+
+
+def test_more_to_write_than_a_model_has_positions(capsys: pytest.CaptureFixture[str]):
+    assert main(["continue", "demo:base", "--count", "99999"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("--count 99999: demo:base has 128 positions")
+
+
+def test_one_window_is_no_two_halves(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    ids = tmp_path / "one.json"
+    ids.write_text("[[5, 6, 7]]")
+    out = str(tmp_path / "out")
+    assert main(["prune", "demo:base", "--drop", "1", "--out", out, "--tokens", str(ids)]) == 1
+    assert "one.json has 1, give two or more" in capsys.readouterr().err
+    assert not Path(out).exists()
+
+
 def test_what_was_done_before_a_stop_stands_in_the_file(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -123,7 +227,7 @@ def test_continue_and_gap(model: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["continue", "demo:base", "--test", "swap", "--i", "1", "--j", "2"]) == 0
     assert "layers 1 and 2 exchanged: " in written(capsys)
     assert main(["continue", model]) == 1
-    assert "no tokenizer" in capsys.readouterr().err
+    assert "no tokenizer that opens: choose a model with one" in capsys.readouterr().err
     other = str(tiny.build("llama_gqa", tmp_path / "other-step-20", seed=1, num_hidden_layers=4))
     out = tmp_path / "gap.json"
     assert main(["gap", model, other, "--out", str(out), *SMALL]) == 0

@@ -311,7 +311,7 @@ def test_images_count_by_their_patches(four: Four, monkeypatch: pytest.MonkeyPat
         ({"layers": "0,2"}, r"must be one range"),
         ({"layers": "3-1"}, r"names no layers at '3-1'"),
         ({"layers": "x"}, r"names no layers at 'x'"),
-        ({"tests": ("delete-healed",), "tokens": 8, "text": "one"}, r"give two windows"),
+        ({"tests": ("delete-healed",), "tokens": 8, "text": "one"}, r"give two or more"),
     ],
 )
 def test_what_cannot_be_asked(

@@ -299,6 +299,9 @@ def test_advice_follows_from_the_measurements(report):
 def test_no_advice_without_grounds(report):
     few = cut_verdicts.advice(fakes.cut_report(windows=8), 2)[0]
     assert few == "No advice, no interval: fewer than 16 windows."
+    random = replace(report, run=replace(report.run, text="random token ids"))
+    told = cut_verdicts.advice(random, 2)[0]
+    assert told == "No advice: the tokens are random, since no tokenizer opens."
     unfinished = replace(report, complete=False)
     assert "not complete" in cut_verdicts.advice(unfinished, 2)[0]
     assert cut_verdicts.told(unfinished, 2).badge == "partial"

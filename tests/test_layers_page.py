@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -313,6 +314,28 @@ def test_large_models_wait_for_the_button(pair, asked):
     at = opened(CUTTING)
     assert not asked and "Measure the cuts" in labels(at)
     assert "No cut was measured yet." in text(at)
+
+
+def test_one_layer_has_no_maps_and_no_empty_picture(pair, asked, monkeypatch):
+    put(Inspect(pair[0]), replace(fakes.model_card("base", "a" * 16), layers=1))
+    one = fake_layers.layer_maps(1)
+    monkeypatch.setattr(Layers, "answer", lambda *_: one)
+    at = opened(LAYERS)
+    assert "This model has one layer: there are no pairs." in text(at)
+    assert len(maps(at)) == 1  # the strip
+    assert files(at) == ["Pairs (CSV)", "Layers (CSV)", "Maps (JSON)"]
+
+
+def test_maps_of_which_no_pair_is_measured_are_not_drawn(pair, asked, monkeypatch):
+    found = fake_layers.layer_maps()
+    nothing = np.full((6, 6), np.nan)
+    tests = {name: fake_layers.readings(nothing) if name in ("replace", "swap") else held
+             for name, held in found.tests.items()}  # fmt: skip
+    monkeypatch.setattr(Layers, "answer", lambda *_: replace(found, tests=tests))
+    at = opened(LAYERS)
+    assert "No pair was measured by both tests." in text(at)
+    assert text(at).count("Not measured yet.") == 2
+    assert len(maps(at)) == 1
 
 
 def test_a_refusal_is_shown_in_its_one_line(pair, monkeypatch):

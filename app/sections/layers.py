@@ -44,6 +44,9 @@ def whole(question: Layers | None, record: Held, pick: Pick, model: Chosen | Non
     """All pictures of maps at rest; without a question, published ones."""
     maps = viewed(record)
     pictures(maps, record, pick)
+    if maps.layers < 2:
+        take_away(question, maps, record, pick)
+        return
     if question is not None and model is not None and isinstance(record, LayerMaps):
         continuations(question, record, pick, model)
     theory()
@@ -51,10 +54,12 @@ def whole(question: Layers | None, record: Held, pick: Pick, model: Chosen | Non
 
 
 def pictures(maps: Maps, record: Held, pick: Pick) -> None:
-    """All pictures of maps, finished or not."""
-    pair_maps(maps, record, pick)
+    """All pictures of maps, finished or not; those of pairs need two layers."""
+    if maps.layers > 1:
+        pair_maps(maps, record, pick)
     strip(maps, pick)
-    disagreement(maps, record, pick)
+    if maps.layers > 1:
+        disagreement(maps, record, pick)
 
 
 @st.fragment(run_every=outputs.EVERY)
@@ -70,8 +75,9 @@ def live(question: Layers, pick: Pick) -> None:
 
 
 def sides(maps: Maps, pick: Pick) -> list[str]:
-    """The tests of both maps, those that were measured."""
-    return [test for test in (pick.left, pick.right) if test in maps.pairs]
+    """The tests of both maps, those that were measured for any pair."""
+    known = {test for test, measure in maps.pairs.items() if not np.isnan(measure.value).all()}
+    return [test for test in (pick.left, pick.right) if test in known]
 
 
 def pair_maps(maps: Maps, record: Held, pick: Pick) -> None:
@@ -226,7 +232,7 @@ def charts(maps: Maps, pick: Pick) -> dict[str, Any]:
         )
         for test in dict.fromkeys(shown)
     ]
-    found = {"maps": drawing.beside(*both)}
+    found = {"maps": drawing.beside(*both)} if both else {}
     if len(both) == 2:
         found["disagreement"] = _apart(maps, pick, LIGHT).properties(width=WIDE)
     return found

@@ -12,7 +12,7 @@ from app.sentences.verdicts import Verdict
 from app.sentences.words import count
 from engine.pruning import spoken
 from engine.records import Candidate, CutCost, CutReport
-from engine.records.layers import WINDOWS
+from engine.records.layers import RANDOM, WINDOWS
 
 NAMES = {
     "swap": "swap-guided",
@@ -116,6 +116,8 @@ def _no_grounds(report: CutReport, found: Sequence[Cost]) -> str:
         return "No advice: the measurements are not complete."
     if not found:
         return "No advice: no candidate leaves out so many layers."
+    if report.run.text == RANDOM:
+        return "No advice: the tokens are random, since no tokenizer opens."
     return f"No advice, {FEW}." if report.run.windows < WINDOWS else ""
 
 

@@ -37,7 +37,8 @@ def told(maps: Maps, record: LayerMaps | PublishedMaps, how: How) -> Verdict:
     parts = [_compared(maps, how), *(_cheapest(maps, test, how) for test in _two(maps))]
     parts += [_first(maps, how), _limits(record)]
     text = " ".join(part for part in parts if part)
-    return Verdict(_headline(maps, how), text, number=_badge(record))
+    badge = _badge(record)
+    return Verdict(_headline(maps, how, badge == "partial"), text, number=badge)
 
 
 def waiting(name: str) -> Verdict:
@@ -59,10 +60,12 @@ def _two(maps: Maps) -> list[str]:
     return [test for test in ("swap", "replace") if test in maps.pairs]
 
 
-def _headline(maps: Maps, how: How) -> str:
+def _headline(maps: Maps, how: How, goes_on: bool) -> str:
     found = views.counted(maps, how)
+    if maps.layers < 2:
+        return "This model has one layer: there are no pairs."
     if found is None and {"replace", "swap"} <= set(maps.pairs):
-        return "No pair was measured by both tests yet."
+        return f"No pair was measured by both tests{' yet' * goes_on}."
     if found is None:
         return "Only one of the two tests: whether they agree is not known."
     if found.above == 0:

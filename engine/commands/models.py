@@ -35,7 +35,9 @@ def scramble(
     """A random gauge applied: a loadable checkpoint and symmetry.safetensors."""
     from engine.scramble import scramble as write  # noqa: PLC0415 (torch is slow to import)
 
-    g = watched(lambda progress: write(open_checkpoint(model), out, seed, listed(only, "--only"), progress))
+    g = watched(
+        lambda progress: write(open_checkpoint(model), out, seed, listed(only, "--only"), progress)
+    )
     if as_json:
         result = {"model": model, "out": str(out), "seed": seed, "elements": len(g.elements)}
         emit(result | {"source": g.source, "target": g.target, "continuous": g.continuous})

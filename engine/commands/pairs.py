@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from engine import pair_summaries, summaries
-from engine.errors import Refused
 from engine.options import (
     A,
     B,

@@ -40,7 +40,7 @@ def continuation(
     """
     test = _test(asked, checkpoint)
     progress(0.0, "reading the prompt")
-    words = network.tokenizer(checkpoint)
+    words = network.tokenizer(checkpoint, "choose a model with one to see what it writes")
     ids = _prompt(checkpoint, asked, words)
     model = network.load(checkpoint, network.device(asked.device), network.dtype(asked.dtype))
     layers = checkpoint.layers

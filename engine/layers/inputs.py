@@ -11,6 +11,7 @@ from torch import Tensor
 from engine import network, texts
 from engine.checkpoint import Checkpoint
 from engine.errors import Refused
+from engine.records.layers import RANDOM
 from engine.running import decodes, random_inputs
 
 
@@ -33,7 +34,7 @@ class Inputs:
 
     named: Mapping[str, Tensor]
     kept: Bool[Tensor, "windows positions"]  # False where a window is filled up
-    causal: bool  # the model predicts each next token of a text, not of random ids
+    causal: bool  # the model predicts each next token
     what: str
 
     @property
@@ -71,17 +72,17 @@ def inputs(checkpoint: Checkpoint, asked: Asked, times: int = 1) -> Inputs:
         return Inputs({"pixel_values": pixels}, kept, causal=False, what="random images")
     try:
         ids, kept = texts.padded(checkpoint, asked.text, asked.tokens * times, asked.length)
-        what, causal = texts.describe(checkpoint, asked.text), decodes(checkpoint)
+        what = texts.describe(checkpoint, asked.text)
     except Refused:
         if asked.text != texts.DEFAULT or _speaks(checkpoint):
             raise
         ids = random_inputs(checkpoint, windows, asked.length, seed=0).numpy()
-        kept, what, causal = ids >= 0, "random token ids", False
+        kept, what = ids >= 0, RANDOM
     named = {"input_ids": torch.from_numpy(ids).to(where)}
     kept = torch.from_numpy(kept).to(where)
     if not bool(kept.all()):
         named["attention_mask"] = kept.long()
-    return Inputs(named, kept, causal, what)
+    return Inputs(named, kept, decodes(checkpoint), what)
 
 
 def _speaks(checkpoint: Checkpoint) -> bool:

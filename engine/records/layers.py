@@ -19,6 +19,8 @@ that i + 1 … j are skipped (`skip`, i < j). Healed: each changed depth's updat
 channel, to what stood there before, on other text."""
 SINGLES: tuple[Test, ...] = ("delete", "delete-healed")
 """Tests of one layer: left out; or its update replaced by the mean of that update."""
+RANDOM = "random token ids"
+"""The name of what is read where no tokenizer opens: a loss on it says nothing about text."""
 WINDOWS = 16
 """Fewest text windows from which an interval is drawn."""
 DRAWS = 1000
