@@ -9,11 +9,9 @@ from app.charts.layer_maps import Maps
 from app.charts.measures import apart
 from engine.layers import selection
 from engine.layers.selection import How
+from engine.layers.stacks import Cell, cells
 from engine.records import LayerMaps, Measure, PublishedMaps
-from engine.records.layers import PAIRS, SINGLES
-
-SYMMETRIC = ("swap", "swap-healed", "average")
-"""Tests in which i and j play one part."""
+from engine.records.layers import PAIRS, SINGLES, SYMMETRIC, Test
 
 
 def of_model(record: LayerMaps) -> Maps:
@@ -115,28 +113,17 @@ def counted(maps: Maps, how: How, tests: tuple[str, str] = ("replace", "swap")) 
 
 def wanted(record: LayerMaps) -> int:
     """Pairs and single layers that a finished map of this kind holds."""
-    return sum(int(_allowed(record, test).sum()) for test in record.tests)
+    return len(_cells(record))
 
 
 def measured(record: LayerMaps) -> int:
     """How many of those have a value."""
-    total = 0
-    for test, readings in record.tests.items():
-        known = ~np.isnan(np.asarray(readings.kl)).all(axis=-1)
-        total += int((known & _allowed(record, test)).sum())
-    return total
+    return sum(not np.isnan(record.tests[test].kl[cell]).all() for test, cell in _cells(record))
 
 
-def _allowed(record: LayerMaps, test: str) -> np.ndarray:
-    """The cells that a test has, each unordered pair once."""
-    index = np.arange(record.layers)
-    inside = (index >= record.first) & (index <= record.last)
-    if test in SINGLES:
-        return inside
-    gap = index[None] - index[:, None]
-    near = (gap != 0) & (np.abs(gap) <= (record.reach or record.layers))
-    if test in SYMMETRIC or test == "skip":
-        near &= gap > 0
-    kinds = np.array(record.kinds)
-    alike = (kinds[:, None] == kinds[None]) | (test == "skip")
-    return near & alike & inside[:, None] & inside[None]
+def _cells(record: LayerMaps) -> list[tuple[Test, Cell]]:
+    """Every cell that the question has, each unordered pair once."""
+    tests: list[Test] = [test for test in (*PAIRS, *SINGLES) if test in record.tests]
+    tested = range(record.first, record.last + 1)
+    bands = cells(tests, tested, record.reach, record.kinds)
+    return [(test, cell) for band in bands for test, cell, _ in band]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.records import CutReport, GapTrajectory, LayerMaps, Measure, plain
+from engine.records import CutReport, GapTrajectory, LayerMaps, Measure, PublishedMaps, plain
 
 
 def of_maps(record: LayerMaps) -> dict[str, Any]:
@@ -31,6 +31,24 @@ def of_maps(record: LayerMaps) -> dict[str, Any]:
     found |= {n: numbers(getattr(record, n)) for n in ("influence", "angular", "cka")}
     found["layers run"] = {"done": record.passes, "least": record.bound, "whole": record.whole}
     return found | {"seconds": record.run.seconds, "device": record.run.device}
+
+
+def of_published(record: PublishedMaps) -> dict[str, Any]:
+    """Published maps under the names of those made here; a layer and itself differ by 0."""
+    found: dict[str, Any] = {
+        "model": record.model,
+        "published": record.source,
+        "note": record.note,
+        "aggregate": record.aggregate,
+        "layers": record.layers,
+        "direction": "KL(base‖modified)",
+    }
+    for name in ("replace", "swap"):
+        measure = getattr(record, name)
+        if measure is not None:
+            same = np.eye(record.layers, dtype=bool)
+            found[name] = numbers(np.where(same, 0.0, measure.value))
+    return found | ({} if record.removal is None else {"removal": numbers(record.removal.value)})
 
 
 def of_cut(record: CutReport) -> dict[str, Any]:
@@ -64,12 +82,12 @@ def of_cut(record: CutReport) -> dict[str, Any]:
 
 
 def of_gap(record: GapTrajectory) -> dict[str, Any]:
-    """Every step as it is recorded, nan as null."""
+    """Every step as it is recorded."""
     return cleaned(plain(record))
 
 
 def numbers(values: np.ndarray | float) -> Any:
-    """An array as nested lists, null where it is not a finite number."""
+    """An array as nested lists, see `cleaned`."""
     return cleaned(np.asarray(values, np.float64).tolist())
 
 
@@ -81,9 +99,11 @@ def intervals(measure: Measure) -> Any:
 
 
 def cleaned(value: Any) -> Any:
-    """JSON knows no nan."""
+    """JSON knows no nan, which is null here, and no infinity, which is a word."""
     if isinstance(value, dict):
         return {name: cleaned(part) for name, part in value.items()}
     if isinstance(value, list):
         return [cleaned(part) for part in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    if not isinstance(value, float) or np.isfinite(value):
+        return value
+    return None if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"

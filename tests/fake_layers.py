@@ -76,7 +76,7 @@ def layer_maps(layers: int = LAYERS, windows: int = 16, **more: Any) -> LayerMap
     given = {
         "model": "base", "fingerprint": "a" * 16, "family": "Llama", "layers": layers,
         "kinds": ("attention and gated FFN",) * layers, "first": 0, "last": layers - 1,
-        "reach": 0, "base": base(windows), "tests": tests, "influence": influence(layers),
+        "reach": layers - 1, "base": base(windows), "tests": tests, "influence": influence(layers),
         "angular": angle, "cka": 1 - angle, "passes": 180, "bound": 175, "whole": 390,
         "complete": True, "run": run(windows),
     }  # fmt: skip

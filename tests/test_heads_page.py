@@ -12,32 +12,20 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import opening, outputs
-from app.settings import ROOT, Settings
+from app import outputs
+from app.settings import ROOT
 from engine.questions import Heads, Inspect, Turn
 from tests import fake_heads, fakes
+from tests.allowed import stored_pair
 
 MAIN, HEADS = str(ROOT / "app" / "main.py"), str(ROOT / "pages" / "heads.py")
-SHARED = (outputs.results, outputs.registry, opening.places)
 
 
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
-    root = tmp_path / "models"
-    root.mkdir()
-    names = ("base", "twin")
-    a, b = (str(fakes.checkpoint(root / name, n)) for n, name in enumerate(names))
-    for name, value in Settings(a, b, "auto", (root,), False).environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("GAUGESCOPE_STORE", str(tmp_path / "store"))
-    for shared in SHARED:
-        shared.cache_clear()
-    put(Inspect(a), fakes.model_card("base", "a" * 16))
-    put(Inspect(b), fakes.model_card("twin", "b" * 16))
-    yield a, b
-    for shared in SHARED:
-        shared.cache_clear()
+    with stored_pair(tmp_path, monkeypatch) as found:
+        yield found
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Pictures and sentences about layers, on fake and published records."""
 
+import dataclasses
 import json
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from app.charts.theme import DARK, LIGHT
 from app.sentences import cuts as cut_verdicts
 from app.sentences import gaps as gap_verdicts
 from app.sentences import layers as layer_verdicts
-from engine import published
+from engine import exports, published
 from engine.layers.selection import HOWS
 from engine.records import Measure
 from tests import fake_layers as fakes
@@ -251,13 +252,18 @@ def test_the_pair_in_numbers_has_both_directions(maps):
 
 
 def test_json_says_null_where_nothing_was_measured_and_zero_on_the_diagonal():
-    held = json.loads(layer_tables.as_json(views.of_model(fakes.partial()), {"model": "base"}))
+    held = json.loads(json.dumps(exports.of_maps(fakes.partial())))
     assert held["layers"] == 6 and held["direction"] == "KL(base‖modified)"
-    assert held["replace"][2][2] == 0.0
     assert held["replace"][0][5] is None
     assert held["replace"][0][1] > 0
-    paper = views.of_published(published.published("qwen3-8b-removal"))
-    assert json.loads(layer_tables.as_json(paper, {}))["removal"][0] == "Infinity"
+    held = json.loads(json.dumps(exports.of_published(published.published("qwen3-8b-removal"))))
+    assert held["removal"][0] == "Infinity"
+    held = exports.of_published(published.published("qwen3-8b"))
+    assert held["replace"][2][2] == held["swap"][2][2] == 0.0
+    assert held["replace"][0][9] is None and held["replace"][0][1] > 0
+    assert held["direction"] == "KL(base‖modified)"
+    overflown = dataclasses.replace(fakes.layer_maps().base, loss=np.full(16, np.inf, np.float32))
+    assert exports.numbers(overflown.measure("loss").value) == "Infinity"
 
 
 def test_tables_hold_what_was_measured(maps):

@@ -13,36 +13,25 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import opening, outputs, pruned
+from app import outputs, pruned
 from app.jobs import unfinished
-from app.settings import HOSTED, ROOT, Settings
+from app.settings import HOSTED, ROOT
 from engine import store
 from engine.errors import Refused
 from engine.questions import Continue, Cut, Drop, Gap, Inspect, Layers
 from engine.sources import demo_series
 from tests import fake_layers, fakes
+from tests.allowed import stored_pair
 
 MAIN = str(ROOT / "app" / "main.py")
 LAYERS, CUTTING, GAP = (str(ROOT / "pages" / f"{name}.py") for name in ("layers", "cutting", "gap"))
-SHARED = (outputs.results, outputs.registry, opening.places, pruned.places)
 
 
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
-    root = tmp_path / "models"
-    root.mkdir()
-    a, b = (str(fakes.checkpoint(root / name, n)) for n, name in enumerate(("base", "twin")))
-    for name, value in Settings(a, b, "auto", (root,), False).environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("GAUGESCOPE_STORE", str(tmp_path / "store"))
-    for shared in SHARED:
-        shared.cache_clear()
-    put(Inspect(a), fakes.model_card("base", "a" * 16))
-    put(Inspect(b), fakes.model_card("twin", "b" * 16))
-    yield a, b
-    for shared in SHARED:
-        shared.cache_clear()
+    with stored_pair(tmp_path, monkeypatch) as found:
+        yield found
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from engine.questions import Align, Check, Inspect, Lab, Match
 from engine.records import plain
 from engine.store import Store
 from tests import fakes
+from tests.allowed import stored_pair
 from tests.fakes import CONFIG, checkpoint
 
 MAIN = ROOT / "app" / "main.py"
@@ -36,19 +37,8 @@ ORDER = "FFN: order of the neurons"
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
-    root = tmp_path / "models"
-    root.mkdir()
-    a, b = (str(checkpoint(root / name, seed)) for seed, name in enumerate(("base", "twin")))
-    for name, value in Settings(a, b, "auto", (root,), False).environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("GAUGESCOPE_STORE", str(tmp_path / "store"))
-    for shared in (outputs.results, outputs.registry, opening.places):
-        shared.cache_clear()
-    put(Inspect(a), fakes.model_card("base", "a" * 16))
-    put(Inspect(b), fakes.model_card("twin", "b" * 16))
-    yield a, b
-    for shared in (outputs.results, outputs.registry, opening.places):
-        shared.cache_clear()
+    with stored_pair(tmp_path, monkeypatch) as found:
+        yield found
 
 
 def put(question: Any, record: Any) -> None:

@@ -1,7 +1,4 @@
-"""Maps of layers as tables and as JSON."""
-
-import json
-from typing import Any
+"""Maps of layers as tables."""
 
 import numpy as np
 import pandas as pd
@@ -70,25 +67,3 @@ def layers(maps: Maps, scores: dict[str, np.ndarray]) -> pd.DataFrame:
     for name, score in scores.items():
         table[name] = score
     return table
-
-
-def as_json(maps: Maps, about: dict[str, Any]) -> str:
-    """Published matrices as the command line writes its own: null not measured, diagonal 0."""
-    found: dict[str, Any] = {**about, "layers": maps.layers, "direction": "KL(base‖modified)"}
-    for name, measure in maps.pairs.items():
-        matrix = np.array(measure.value, np.float64)
-        np.fill_diagonal(matrix, 0.0)
-        found[name] = _listed(matrix)
-    for name, measure in maps.singles.items():
-        found[name] = _listed(np.asarray(measure.value, np.float64))
-    if maps.influence is not None:
-        found["influence"] = _listed(np.asarray(maps.influence, np.float64))
-    return json.dumps(found, ensure_ascii=False)
-
-
-def _listed(values: np.ndarray) -> list[Any]:
-    """Nested lists; null is not measured, and "Infinity" a word, since JSON has no such number."""
-    if values.ndim == 1:
-        known = (None if np.isnan(value) else float(value) for value in values)
-        return ["Infinity" if value == np.inf else value for value in known]
-    return [_listed(row) for row in values]

@@ -248,7 +248,7 @@ def take_away(question: Layers | None, maps: Maps, record: Held, pick: Pick) -> 
         Download("Layers (CSV)", "layers.csv", "text/csv",
                  lambda: layer_tables.layers(maps, scores).to_csv(index=False)),
         Download("Maps (JSON)", "layers.json", "application/json",
-                 lambda: as_json(maps, record)),
+                 lambda: as_json(record)),
     ]  # fmt: skip
     for title, chart in charts(maps, pick).items():
         files += [figure(title, f"{name}-{title}", chart, kind) for kind in ("png", "svg")]
@@ -259,13 +259,10 @@ def take_away(question: Layers | None, maps: Maps, record: Held, pick: Pick) -> 
                       if question is None else "")  # fmt: skip
 
 
-def as_json(maps: Maps, record: Held) -> str:
+def as_json(record: Held) -> str:
     """The document that the command line writes; the same names for published maps."""
-    if isinstance(record, LayerMaps):
-        return json.dumps(exports.of_maps(record), ensure_ascii=False)
-    about = {"model": record.model, "published": record.source, "note": record.note,
-             "aggregate": record.aggregate}  # fmt: skip
-    return layer_tables.as_json(maps, about)
+    document = exports.of_maps if isinstance(record, LayerMaps) else exports.of_published
+    return json.dumps(document(record), ensure_ascii=False)  # pyright: ignore[reportArgumentType]
 
 
 def figure(title: str, name: str, chart: Any, kind: drawing.Kind) -> Download:

@@ -28,6 +28,7 @@ from engine.heads import HeadMatch, match_heads, turning
 from engine.matching import planted
 from engine.questions import Heads
 from engine.records import Cost, HeadCost, HeadsReport, OrderRank, Turns
+from engine.running import decodes
 from engine.stages import head_terms
 from engine.symmetry import Symmetry
 
@@ -174,7 +175,7 @@ def tried(
     same = both.a.fingerprint == both.b.fingerprint
     before = float(steps.query_key[0].sum() + steps.value_output[0].sum())
     few = found is not None and len(found.cost) <= orders.TRIED and not same
-    runs = same or (few and trials.decodes(both.a))
+    runs = same or (few and decodes(both.a))
     given = trials.inputs(both.a, asked) if runs else None
     say = trials.speaker(both.a, asked, given) if given else None
 

@@ -11,11 +11,11 @@ from engine.attention.pairs import Pair, Tensors
 from engine.axes import Leg, Mark, legs, rewrite
 from engine.checkpoint import Checkpoint
 from engine.errors import Refused
+from engine.folding import HEADS
 from engine.questions import Heads, Turn
 from engine.running import HIDDEN, Given, at_random, divergence, from_text, log_probabilities
 
 WINDOWS, LENGTH = 2, 64
-WORDS = frozenset({"grp", "head", "rot", "qk", "val", "gain"})
 
 
 def inputs(a: Checkpoint, asked: Heads | Turn) -> Given:
@@ -31,7 +31,7 @@ def inputs(a: Checkpoint, asked: Heads | Turn) -> Given:
 def part(checkpoint: Checkpoint, tensors: Tensors) -> dict[str, Tensor]:
     """The tensors of a layer's attention: those that carry a head, and their biases."""
     family = checkpoint.family
-    carriers = {n for n in tensors if WORDS & {leg.name for leg in legs(family.row(n).axes)}}
+    carriers = {n for n in tensors if HEADS & {leg.name for leg in legs(family.row(n).axes)}}
     modules = {name.rpartition(".")[0] for name in carriers}
     return {n: x for n, x in tensors.items() if n.rpartition(".")[0] in modules}
 
@@ -65,11 +65,6 @@ def next_token_loss(found: dict[str, Tensor], given: Given) -> float | None:
         return None
     chosen = x[:, :-1].gather(-1, given.inputs[:, 1:, None])
     return -float(chosen.double().mean())
-
-
-def decodes(checkpoint: Checkpoint) -> bool:
-    """Whether a model predicts next tokens."""
-    return network.network_class(checkpoint.config).__name__.endswith(("CausalLM", "LMHeadModel"))
 
 
 def without(both: Pair, group: int, head: int) -> dict[str, Tensor]:

@@ -11,10 +11,8 @@ from engine.layers import baselines
 from engine.layers.reading import Read
 from engine.layers.sessions import Session
 from engine.layers.stacks import Cell, Stack, bound, whole
-from engine.records.layers import PAIRS, SINGLES, Readings, Test
+from engine.records.layers import PAIRS, SINGLES, SYMMETRIC, Readings, Test
 
-SYMMETRIC = ("swap", "average", "swap-healed")
-"""Tests of (i, j) that are those of (j, i)."""
 SELF = ("replace", "swap", "average")
 """Tests that change nothing where both layers are one."""
 Sheet = np.ndarray

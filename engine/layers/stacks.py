@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.records.layers import PAIRS, SINGLES, Test
+from engine.records.layers import DIRECTED, PAIRS, SINGLES, Test
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,6 @@ _STACKS: Mapping[Test, Callable[..., Stack]] = {
     "delete": lambda n, i: without(n, [i]),
     "delete-healed": lambda n, i: _with(n, {i: Healed(None, i)}),
 }
-DIRECTED: tuple[Test, ...] = ("replace", "replace-healed")
-"""Tests of (i, j) that differ from those of (j, i)."""
 
 
 def stack(test: Test, layers: int, *cell: int) -> Stack:

@@ -21,6 +21,10 @@ SINGLES: tuple[Test, ...] = ("delete", "delete-healed")
 """Tests of one layer: left out; or its update replaced by the mean of that update."""
 RANDOM = "random token ids"
 """The name of what is read where no tokenizer opens: a loss on it says nothing about text."""
+DIRECTED: tuple[Test, ...] = ("replace", "replace-healed")
+"""Tests of (i, j) that differ from those of (j, i)."""
+SYMMETRIC: tuple[Test, ...] = ("swap", "average", "swap-healed")
+"""Tests in which i and j play one part; (i, j) of a skip has no (j, i)."""
 WINDOWS = 16
 """Fewest text windows from which an interval is drawn."""
 DRAWS = 1000
@@ -111,11 +115,6 @@ class LayerMaps:
     whole: int  # layers that whole forwards of the same stacks would run
     complete: bool  # False while the work goes on, or after it was stopped
     run: Run
-
-    @property
-    def measured(self) -> int:
-        """Cells with a value."""
-        return sum(int((~np.isnan(r.kl).all(-1)).sum()) for r in self.tests.values())
 
 
 @dataclass(frozen=True)
