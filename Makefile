@@ -26,9 +26,9 @@ INSTALLED_DEV := $(VENV)/installed-dev-$(call sum,$(DEV))
 run: $(INSTALLED)
 	$(PYTHON) -m app $(ARGS)
 
-# One thread a worker: two workers share two cores.
+# One thread a worker: two workers share two cores. The order of tests/conftest.py is kept.
 test: check chromium
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(INSTALLED_DEV)
 	$(VENV)/bin/ruff check .

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.agreement import differences
-from engine.alignment import align, aligned, start_from_embedding
+from engine.alignment.one_pass import align, aligned, start_from_embedding
 from engine.checkpoint import Checkpoint, open_checkpoint, require_same_group
 from engine.errors import Refused
 from engine.headers import read_headers

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from engine.action import act
-from engine.alignment import STAGES, align, aligned, layer_tensors, start_from_embedding
+from engine.alignment.comparison import compare, relative
+from engine.alignment.one_pass import STAGES, align, aligned, layer_tensors, start_from_embedding
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
-from engine.comparison import compare, relative
 from engine.elements import Ordered
 from engine.errors import Cancelled, Refused
 from engine.families import FAMILIES

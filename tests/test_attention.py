@@ -16,15 +16,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from engine.action import act
-from engine.alignment import align, layer_tensors, start_from_embedding
-from engine.attention import orders
-from engine.attention.pairs import Pair, inner, pair
-from engine.attention.report import Steps
-from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
-from engine.cli import main
-from engine.elements import Mixed, Ordered, Turned
-from engine.errors import Refused, silent
-from engine.gauges import (
+from engine.alignment.gauges import (
     balanced,
     factor_cost,
     fit_factor,
@@ -34,12 +26,20 @@ from engine.gauges import (
     procrustes,
     products,
 )
+from engine.alignment.one_pass import align, layer_tensors, start_from_embedding
+from engine.alignment.stages import UNIT, head_terms, solve_heads
+from engine.attention import orders
+from engine.attention.pairs import Pair, inner, pair
+from engine.attention.report import Steps
+from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
+from engine.cli import main
+from engine.elements import Mixed, Ordered, Turned
+from engine.errors import Refused, silent
 from engine.groups import LINEAR
 from engine.questions import Align, Heads, Turn
 from engine.records import HeadsReport, LayerStage, Turns
 from engine.scramble import scramble
 from engine.slide import possible, slide
-from engine.stages import UNIT, head_terms, solve_heads
 from engine.symmetry import Symmetry
 
 Built = Callable[[str], Path]

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.alignment import layer_tensors
+from engine.alignment.one_pass import layer_tensors
+from engine.alignment.stages import head_terms
 from engine.axes import legs
 from engine.checkpoint import Checkpoint, open_checkpoint
 from engine.elements import Ordered
@@ -16,7 +17,6 @@ from engine.folding import HEADS, folded, unit_gains
 from engine.lab.plans import Source
 from engine.lab.plans import folded as without_gains
 from engine.slide import possible, slide
-from engine.stages import head_terms
 from tests import laws
 
 Built = Callable[[str], Path]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.gauges import fit_factor, fit_mixing
+from engine.alignment.gauges import fit_factor, fit_mixing
 
 SEEDS = st.integers(0, 2**31)
 kinds = pytest.mark.parametrize("kind", [torch.complex128, torch.float64], ids=["complex", "real"])

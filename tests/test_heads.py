@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers.models.llama.modeling_llama import rotate_half
 
-from engine.elements import Element, paired
-from engine.families.llama import FAMILY
-from engine.groups import LINEAR, ROTARY_HALF
-from engine.heads import (
+from engine.alignment.heads import (
     Bilinear,
     Turning,
     bilinear,
@@ -22,6 +19,9 @@ from engine.heads import (
     rotary_cost,
     turning,
 )
+from engine.elements import Element, paired
+from engine.families.llama import FAMILY
+from engine.groups import LINEAR, ROTARY_HALF
 
 GROUPS, HEADS, WIDTH, MODEL = 3, 3, 4, 6
 SEEDS = st.integers(0, 2**31)

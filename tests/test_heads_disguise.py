@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
+from engine.alignment.heads import published
+from engine.alignment.stages import head_terms
 from engine.attention import disguise
 from engine.attention.disguise import costs, disguises, dressed, each, exchanged, worn
 from engine.attention.pairs import Pair, pair
 from engine.checkpoint import open_checkpoint
 from engine.elements import split
 from engine.groups import Rotary
-from engine.heads import published
 from engine.questions import Heads
-from engine.stages import head_terms
 
 Built = Callable[[str], Path]
 ROTARY = ("cohere", "gemma3", "gpt_neox", "gptj", "llama_gqa", "mixtral", "olmo2", "qwen3")

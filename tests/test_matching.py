@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from engine import network
 from engine.activations import Correlation, correlate_streams, depths, residual_stream
+from engine.alignment.comparison import compare
+from engine.alignment.matching import match_residual, planted, residual_truth
 from engine.assignment import match
 from engine.checkpoint import Checkpoint, open_checkpoint
-from engine.comparison import compare
 from engine.errors import Cancelled, Refused
 from engine.inspection import card
-from engine.matching import match_residual, planted, residual_truth
 from engine.questions import Align, Match
 from engine.records import Carrier
 from engine.scramble import scramble

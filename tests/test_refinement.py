@@ -10,15 +10,15 @@ from torch import Tensor
 
 from engine import network, texts
 from engine.action import act
+from engine.alignment.refinement import dials, half, in_memory, middle, midpoints, refine
+from engine.alignment.solving import long_text, solve
 from engine.checkpoint import Checkpoint, open_checkpoint
 from engine.elements import Mixed, Ordered, Turned
 from engine.errors import Cancelled, Refused
 from engine.questions import Align
 from engine.records import AlignmentReport, Midpoint
-from engine.refinement import dials, half, in_memory, middle, midpoints, refine
 from engine.running import logits
 from engine.scramble import scramble
-from engine.solving import long_text, solve
 from engine.symmetry import Symmetry, sample
 from tests import tiny
 
@@ -159,8 +159,8 @@ def stages(found: AlignmentReport) -> dict[str, Midpoint]:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few tokens."""
-    monkeypatch.setattr("engine.solving.TRAINED", (8192,))
-    monkeypatch.setattr("engine.solving.JUDGED", 2048)
+    monkeypatch.setattr("engine.alignment.solving.TRAINED", (8192,))
+    monkeypatch.setattr("engine.alignment.solving.JUDGED", 2048)
 
 
 def test_every_stage_is_reported_beside_a_control(short: None) -> None:
@@ -186,8 +186,8 @@ def test_text_that_judges_was_not_descended(short: None, monkeypatch: pytest.Mon
         judged.append(args[3])  # type: ignore[arg-type]
         return ()
 
-    monkeypatch.setattr("engine.solving.refine", watched)
-    monkeypatch.setattr("engine.solving.midpoints", judge)
+    monkeypatch.setattr("engine.alignment.solving.refine", watched)
+    monkeypatch.setattr("engine.alignment.solving.midpoints", judge)
     a = open_checkpoint("demo:base")
     solve(a, open_checkpoint("demo:tune-a-step-0020"), Align("", "", refine=1))
     every = torch.from_numpy(texts.tokens(a, "default", 8192 + 2048))

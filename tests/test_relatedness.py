@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy.stats import combine_pvalues, kstest, spearmanr
 
+from engine.alignment.relatedness import fisher, lineage, log_p, placed, relate, spearman
 from engine.checkpoint import Checkpoint, open_checkpoint
 from engine.cli import main
 from engine.errors import Refused
@@ -19,7 +20,6 @@ from engine.pruning import prune
 from engine.questions import Related
 from engine.records import Relatedness
 from engine.records.lineage import LIMIT
-from engine.relatedness import fisher, lineage, log_p, placed, relate, spearman
 from engine.scramble import scramble
 from tests import tiny
 
@@ -195,7 +195,7 @@ def test_a_test_whose_control_fails_proves_nothing(
         test, layers, likeness = lineage(*args)  # type: ignore[arg-type]
         return replace(test, log10_p=-50.0), layers, likeness
 
-    monkeypatch.setattr("engine.relatedness.lineage", always)
+    monkeypatch.setattr("engine.alignment.relatedness.lineage", always)
     assert relate(a, b, Related("", "", text=ids)).verdict == "unrelated"
 
 

@@ -12,19 +12,19 @@ import torch
 
 from engine import network
 from engine.action import act
-from engine.alignment import start_from_embedding
-from engine.candidates import by_distance, with_factors
+from engine.alignment.candidates import by_distance, with_factors
+from engine.alignment.comparison import compare
+from engine.alignment.listening import correlate_neurons, places
+from engine.alignment.one_pass import start_from_embedding
+from engine.alignment.solving import explained, occurring, solve
+from engine.alignment.sweeps import Descent, State, descend, sweep
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
-from engine.comparison import compare
 from engine.elements import Ordered
 from engine.families.llama import FAMILY as LLAMA
 from engine.groups import COMMON_SIGN, MONOMIAL
-from engine.listening import correlate_neurons, places
 from engine.questions import Align
 from engine.scramble import scramble
 from engine.slide import possible, slide
-from engine.solving import explained, occurring, solve
-from engine.sweeps import Descent, State, descend, sweep
 from engine.symmetry import Symmetry, sample, words
 from tests import tiny
 
@@ -277,7 +277,7 @@ def test_listening_in_parts_hears_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     models = [network.load(demo(name)) for name in ("base", "seed-1")]
     ids = torch.randint(200, (4, 16), generator=torch.Generator().manual_seed(0))
     whole = correlate_neurons(models, LLAMA, ids, (1,))
-    monkeypatch.setattr("engine.listening.HELD", 1)
+    monkeypatch.setattr("engine.alignment.listening.HELD", 1)
     parts = correlate_neurons(models, LLAMA, ids, (1,))
     torch.testing.assert_close(torch.stack(whole), torch.stack(parts))
 

@@ -9,6 +9,15 @@ import torch
 from torch import Generator, Tensor
 
 from engine.action import act
+from engine.alignment.heads import (
+    Bilinear,
+    Turning,
+    bilinear,
+    bilinear_cost,
+    published,
+    rotary_cost,
+    turning,
+)
 from engine.attention import trials
 from engine.attention.pairs import Pair, Tensors
 from engine.axes import Sizes, legs
@@ -16,7 +25,6 @@ from engine.elements import Element, Ordered
 from engine.family import Family
 from engine.folding import attention, folded
 from engine.groups import LINEAR, PERMUTATION, Rotary
-from engine.heads import Bilinear, Turning, bilinear, bilinear_cost, published, rotary_cost, turning
 from engine.lab.claims import allowing, pairs
 from engine.questions import Heads
 from engine.records import Disguise

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from engine import network
 from engine.action import act
+from engine.alignment.stages import solve_heads
 from engine.attention import trials
 from engine.attention.pairs import Pair, inner, pair
 from engine.attention.report import turns
@@ -18,7 +19,6 @@ from engine.elements import Element, Turned
 from engine.errors import Progress, Refused, part, silent
 from engine.questions import Turn
 from engine.records import TurnReport
-from engine.stages import solve_heads
 
 OUTSIDE = "There is no {what} {number}: layer {layer} of {name} has 0 to {last}."
 

@@ -10,9 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from engine.attention.pairs import Pair
-from engine.elements import Element, Mixed, Ordered, Turned
-from engine.gauges import (
+from engine.alignment.gauges import (
     Products,
     factor_cost,
     fit_factor,
@@ -20,8 +18,10 @@ from engine.gauges import (
     fit_unit,
     mixing_cost,
 )
+from engine.alignment.heads import bilinear, turning
+from engine.attention.pairs import Pair
+from engine.elements import Element, Mixed, Ordered, Turned
 from engine.groups import Rotary
-from engine.heads import bilinear, turning
 from engine.records import OrderRank
 
 HEADS, PARTS, TRIED = 8, 2000, 72

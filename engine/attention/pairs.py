@@ -9,14 +9,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from engine.action import act
-from engine.alignment import layer_tensors, residual, stages, start_from_embedding
+from engine.alignment.heads import bilinear, turning
+from engine.alignment.matching import residual_correlation
+from engine.alignment.one_pass import layer_tensors, residual, stages, start_from_embedding
 from engine.axes import Sizes
 from engine.checkpoint import Checkpoint, require_same_group
 from engine.elements import Element, Ordered
 from engine.errors import Progress, Refused
 from engine.family import Family
-from engine.heads import bilinear, turning
-from engine.matching import residual_correlation
 from engine.questions import Align, Heads, Stage2, Turn
 from engine.symmetry import Symmetry
 

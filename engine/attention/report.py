@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from engine import network
+from engine.alignment.heads import HeadMatch, match_heads, turning
+from engine.alignment.matching import planted
+from engine.alignment.stages import head_terms
 from engine.attention import orders, trials
 from engine.attention.disguise import disguises
 from engine.attention.pairs import (
@@ -24,12 +27,9 @@ from engine.attention.pairs import (
 from engine.checkpoint import Checkpoint
 from engine.elements import Element, Mixed, Ordered, Turned
 from engine.errors import Progress, Refused, part, silent
-from engine.heads import HeadMatch, match_heads, turning
-from engine.matching import planted
 from engine.questions import Heads
 from engine.records import Cost, HeadCost, HeadsReport, OrderRank, Turns
 from engine.running import decodes
-from engine.stages import head_terms
 from engine.symmetry import Symmetry
 
 

@@ -29,9 +29,9 @@ class Related(Question):
     thorough: bool = False  # every test, even where the embeddings settle it
 
     def answer(self, progress: Progress = silent) -> Relatedness:
-        """See `engine.relatedness.relate`."""
+        """See `engine.alignment.relatedness.relate`."""
         with self.running(progress) as (a, b):
-            from engine import relatedness  # noqa: PLC0415
+            from engine.alignment import relatedness  # noqa: PLC0415
 
             return relatedness.relate(a, b, self, progress)
 
@@ -52,9 +52,9 @@ class Match(Question):
     dtype: str = "float32"
 
     def answer(self, progress: Progress = silent) -> ResidualMatch:
-        """See `engine.matching.match_residual`."""
+        """See `engine.alignment.matching.match_residual`."""
         with self.running(progress) as (a, b):
-            from engine import matching  # noqa: PLC0415
+            from engine.alignment import matching  # noqa: PLC0415
 
             return matching.match_residual(a, b, self, progress)
 
@@ -75,16 +75,16 @@ class Align(Question):
     device: str = "auto"
     dtype: str = "float32"
     stage2: Stage2 = "full"
-    sweeps: int = 0  # at most so many of `engine.sweeps`; 0: each coordinate once
+    sweeps: int = 0  # at most so many of `engine.alignment.sweeps`; 0: each coordinate once
     restarts: int = 0  # further starts of the sweeps, perturbed at random
     mix: float = 0.0  # weight of activations beside the distance of weights, from 0, below 1
     neurons: NeuronCost = "invariant"  # in sweeps
-    refine: int = 0  # steps of `engine.refinement`
+    refine: int = 0  # steps of `engine.alignment.refinement`
 
     def answer(self, progress: Progress = silent, out: Path | None = None) -> AlignmentReport:
-        """See `engine.comparison.compare`; `out` takes the aligned checkpoint and the gauge."""
+        """See `engine.alignment.comparison.compare`; `out` takes aligned B and the gauge."""
         with self.running(progress) as (a, b):
-            from engine import comparison  # noqa: PLC0415
+            from engine.alignment import comparison  # noqa: PLC0415
 
             return comparison.compare(a, b, self, out, progress)[0]
 

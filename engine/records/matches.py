@@ -88,7 +88,7 @@ class LayerStage:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One sweep of coordinate descent: the objective of `engine.sweeps` on arrival and after."""
+    """One sweep (`engine.alignment.sweeps`): the objective on arrival and after."""
 
     start: str  # "identity", "embedding", "activations", "perturbed 1", …
     number: int

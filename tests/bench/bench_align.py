@@ -26,14 +26,14 @@ from torch import Tensor
 
 from engine import network, texts
 from engine.action import act, blocks
-from engine.alignment import start_from_embedding
+from engine.alignment.one_pass import start_from_embedding
+from engine.alignment.refinement import in_memory, next_token_loss
+from engine.alignment.sweeps import Descent, descend
 from engine.axes import legs
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.elements import Ordered
 from engine.questions import Align
-from engine.refinement import in_memory, next_token_loss
 from engine.scramble import scramble
-from engine.sweeps import Descent, descend
 from engine.symmetry import Symmetry, words
 
 LENGTH = 512
@@ -115,7 +115,7 @@ def ours(a: Checkpoint, b: Checkpoint) -> Symmetry:
 
 
 def distance(a: Checkpoint, b: Checkpoint, g: Symmetry) -> float:
-    """The objective of `engine.sweeps` without activations."""
+    """The objective of `engine.alignment.sweeps` without activations."""
     task = Descent(a, b, Align(a.name, b.name), frozenset())
     gap = own = 0.0
     for layer in task.layers():

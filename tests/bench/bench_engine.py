@@ -23,9 +23,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from engine.action import act
+from engine.alignment.comparison import compare
 from engine.assignment import solve
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
-from engine.comparison import compare
 from engine.questions import Align
 from engine.scramble import scramble
 from engine.symmetry import Symmetry, sample

@@ -22,12 +22,19 @@ import torch
 from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
-from engine.alignment import layer_tensors
+from engine.alignment.gauges import (
+    Products,
+    fit_factor,
+    fit_products,
+    mixing_cost,
+    procrustes,
+    products,
+)
+from engine.alignment.heads import bilinear, turning
+from engine.alignment.one_pass import layer_tensors
+from engine.alignment.stages import head_terms
 from engine.checkpoint import open_checkpoint
 from engine.families.llama import FAMILY
-from engine.gauges import Products, fit_factor, fit_products, mixing_cost, procrustes, products
-from engine.heads import bilinear, turning
-from engine.stages import head_terms
 
 
 def seconds(work: Callable[[], object], runs: int = 3) -> float:

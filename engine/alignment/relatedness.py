@@ -21,13 +21,13 @@ from torch import Tensor
 from engine import network, texts
 from engine.activations import Correlation, residual_stream
 from engine.agreement import differences
-from engine.alignment import residual, start_from_embedding
+from engine.alignment.comparison import check_tokens, classes
+from engine.alignment.neurons import Views, views
+from engine.alignment.one_pass import residual, start_from_embedding
 from engine.assignment import solve
 from engine.checkpoint import Checkpoint
-from engine.comparison import check_tokens, classes
 from engine.elements import Ordered
 from engine.errors import Progress, Refused, part, silent
-from engine.neurons import Views, views
 from engine.questions import Related
 from engine.records import TOLERANCE, LineageTest, Relatedness
 from engine.records.lineage import LIMIT, Coordinates, Verdict

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from engine import network
 from engine.action import act
-from engine.alignment import common
+from engine.alignment.one_pass import common
 from engine.checkpoint import Checkpoint
 from engine.elements import Element, Mixed, Ordered, Turned
 from engine.errors import Progress, Refused, silent

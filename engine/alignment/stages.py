@@ -9,14 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.action import correlate
-from engine.assignment import margins, solve
-from engine.axes import Mark, Sizes, legs
-from engine.elements import Element, Mixed, Ordered, Turned
-from engine.family import Family
-from engine.folding import attention, folded
-from engine.gauges import STEPS, fit_factor, fit_products, fit_unit, procrustes, products
-from engine.groups import Monomial, Rotary
-from engine.heads import (
+from engine.alignment.gauges import STEPS, fit_factor, fit_products, fit_unit, procrustes, products
+from engine.alignment.heads import (
     bilinear,
     bilinear_cost,
     gather,
@@ -25,6 +19,12 @@ from engine.heads import (
     rotary_cost,
     turning,
 )
+from engine.assignment import margins, solve
+from engine.axes import Mark, Sizes, legs
+from engine.elements import Element, Mixed, Ordered, Turned
+from engine.family import Family
+from engine.folding import attention, folded
+from engine.groups import Monomial, Rotary
 
 Tensors = Mapping[str, Tensor]
 

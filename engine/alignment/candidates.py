@@ -7,15 +7,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from engine.alignment.gauges import fit_factor
+from engine.alignment.heads import gather
+from engine.alignment.stages import one_expert, relative
 from engine.assignment import solve
 from engine.axes import Mark, Sizes
 from engine.elements import Element, Ordered
 from engine.family import Family
-from engine.gauges import fit_factor
 from engine.groups import Monomial
-from engine.heads import gather
 from engine.questions import NeuronCost
-from engine.stages import one_expert, relative
 
 SURE = 0.9
 Tensors = Mapping[str, Tensor]

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from engine.action import act
-from engine.alignment import stages
+from engine.alignment.candidates import Heard, best_neurons
+from engine.alignment.one_pass import stages
+from engine.alignment.stages import Solver, solve_mixing
 from engine.axes import Sizes, legs
-from engine.candidates import Heard, best_neurons
 from engine.elements import Element, Ordered
 from engine.family import Family
 from engine.folding import HEADS, NEURONS
 from engine.questions import NeuronCost, Stage2
-from engine.stages import Solver, solve_mixing
 from engine.symmetry import Symmetry
 
 Tensors = Mapping[str, Tensor]

@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from engine.alignment import layer_tensors
+from engine.alignment.heads import Tensors, gather
+from engine.alignment.one_pass import layer_tensors
 from engine.axes import Mark, legs
 from engine.checkpoint import Checkpoint
 from engine.elements import Ordered
 from engine.family import Family
 from engine.folding import NEURONS, canonical
-from engine.heads import Tensors, gather
 
 
 @dataclass(frozen=True)

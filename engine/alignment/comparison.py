@@ -12,16 +12,16 @@ from torch import Tensor
 
 from engine import assignment, network
 from engine.action import act
-from engine.alignment import common
+from engine.alignment.matching import planted
+from engine.alignment.one_pass import common
+from engine.alignment.solving import solve
 from engine.axes import legs
 from engine.checkpoint import Checkpoint, require_same_group, save_checkpoint
 from engine.elements import Element, Mixed, Ordered, Turned
 from engine.errors import Progress, Refused, part, silent
-from engine.matching import planted
 from engine.questions import Align
 from engine.records import AlignmentReport, StageReport
 from engine.running import Given, Headless, at_random, from_text, logits
-from engine.solving import solve
 from engine.symmetry import Symmetry
 
 NEAR = 1e-3

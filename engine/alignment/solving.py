@@ -10,16 +10,16 @@ from torch import Tensor
 
 from engine import network, texts
 from engine.action import act
-from engine.alignment import align, apart, layer_tensors, start_from_embedding
+from engine.alignment.listening import correlate_neurons
+from engine.alignment.matching import residual_correlation
+from engine.alignment.one_pass import align, apart, layer_tensors, start_from_embedding
+from engine.alignment.refinement import midpoints, refine
+from engine.alignment.stages import STAGES
+from engine.alignment.sweeps import Descent, Listened, descend
 from engine.checkpoint import Checkpoint
 from engine.errors import Progress, Refused, part, silent
-from engine.listening import correlate_neurons
-from engine.matching import residual_correlation
 from engine.questions import Align
 from engine.records import LayerStage, Midpoint, Sweep
-from engine.refinement import midpoints, refine
-from engine.stages import STAGES
-from engine.sweeps import Descent, Listened, descend
 from engine.symmetry import Symmetry, words
 
 COVERED = 0.5

@@ -9,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from engine.action import act, correlate
+from engine.alignment.heads import gather
+from engine.alignment.stages import STAGES, UNIT, Solver
 from engine.assignment import match
 from engine.axes import Mark, Sizes, legs
 from engine.checkpoint import Checkpoint
@@ -16,10 +18,8 @@ from engine.elements import Element, Ordered
 from engine.errors import Progress, Refused, silent
 from engine.family import Family
 from engine.groups import COMMON_SIGN, Trivial
-from engine.heads import gather
 from engine.questions import Stage2
 from engine.records import LayerStage
-from engine.stages import STAGES, UNIT, Solver
 from engine.symmetry import Symmetry, words
 
 Tensors = Mapping[str, Tensor]

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from engine import network, texts
 from engine.action import act
 from engine.activations import correlate_streams, depths
-from engine.alignment import align, cosines, layer_tensors, start_from_embedding
+from engine.alignment.one_pass import align, cosines, layer_tensors, start_from_embedding
 from engine.assignment import match
 from engine.checkpoint import Checkpoint, require_same_group
 from engine.elements import Ordered

@@ -9,7 +9,7 @@ t over all tensors with a signed leg (gains alone do not count), token ids that 
 has, or that never occur in the text, left out. K is the mean |correlation| of the activations of
 matched residual coordinates and neurons, and μ its weight (`mix`). Every step is taken only if J
 does not rise. A smaller distance of weights is no promise of a smaller barrier: that is measured,
-or descended by `engine.refinement`.
+or descended by `engine.alignment.refinement`.
 """
 
 import math
@@ -23,15 +23,15 @@ import torch
 from torch import Tensor
 
 from engine.action import correlate
-from engine.alignment import common, layer_tensors, require_whole_stages, residual
+from engine.alignment.candidates import Heard
+from engine.alignment.one_pass import common, layer_tensors, require_whole_stages, residual
+from engine.alignment.proposals import Scene, heard, solve_layer, square
 from engine.axes import Leg, Mark, legs
-from engine.candidates import Heard
 from engine.checkpoint import Checkpoint
 from engine.elements import Element, Ordered
 from engine.errors import Progress, part, silent
 from engine.family import Family
 from engine.folding import HEADS, NEURONS, canonical
-from engine.proposals import Scene, heard, solve_layer, square
 from engine.questions import Align
 from engine.records import Sweep
 from engine.symmetry import Symmetry
