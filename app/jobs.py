@@ -18,7 +18,8 @@ from typing import Any, Literal, Protocol
 import psutil
 
 from app.devices import lane, torch_ready
-from engine.errors import Cancelled, Progress, Refused, out_of_memory
+from engine.errors import Cancelled, Progress, Refused, Short, out_of_memory
+from engine.questions import Question
 
 State = Literal["queued", "running", "cancelling", "done", "cancelled", "failed"]
 FINAL: frozenset[State] = frozenset({"done", "cancelled", "failed"})
@@ -67,6 +68,7 @@ class Job:
     share: float = 0.0
     step: str = ""
     message: str = ""
+    lasting: bool = False  # the same question would be refused again
     place: int = 0  # jobs of the lane before this one
     started: float | None = None
     ended: float | None = None
@@ -148,7 +150,7 @@ class Jobs:
             self._orders[key].stop.set()
             if job.state == "queued":
                 self._queues[job.lane].remove(key)
-                self._end(job, "cancelled")
+                self._end(job, _End("cancelled"))
             else:
                 self._jobs[key] = advance(job, "cancelling")
 
@@ -177,10 +179,10 @@ class Jobs:
         """Work through one lane until it is empty; the running job stays first in its queue."""
         while (key := self._begin(where)) is not None:
             order = self._orders[key]
-            state, message = _outcome(order, self._progress(key, order))
+            end = _outcome(order, self._progress(key, order))
             with self._lock:
                 self._queues[where].remove(key)
-                self._end(self._jobs[key], state, message)
+                self._end(self._jobs[key], end)
 
     def _begin(self, where: str) -> str | None:
         """Start the lane's first job; None, and the lane is idle, when there is none."""
@@ -203,9 +205,10 @@ class Jobs:
 
         return progress
 
-    def _end(self, job: Job, state: State, message: str = "") -> None:
-        share = 1.0 if state == "done" else job.share
-        ended = advance(job, state, message=message, share=share, ended=self._clock())
+    def _end(self, job: Job, end: "_End") -> None:
+        share = 1.0 if end.state == "done" else job.share
+        told = {"message": end.message, "lasting": end.lasting}
+        ended = advance(job, end.state, share=share, ended=self._clock(), **told)
         self._jobs[job.key] = ended
         self._orders.pop(job.key, None)
 
@@ -215,36 +218,57 @@ class Jobs:
             del self._jobs[key]
 
 
-def _outcome(order: _Order, progress: Progress) -> tuple[State, str]:
+@dataclass(frozen=True)
+class _End:
+    """How a try ended."""
+
+    state: State
+    message: str = ""
+    lasting: bool = False
+    starved: bool = False  # memory was what stopped it
+
+
+def _outcome(order: _Order, progress: Progress) -> _End:
     """How the work ended, trying once more after memory ran out and was freed."""
-    state, message, starved = _attempt(order, progress)
-    if not starved:
-        return state, message
+    end = _attempt(order, progress)
+    if not end.starved:
+        return end
     _free()
-    state, message, starved = _attempt(order, progress)
-    if starved:
+    end = _attempt(order, progress)
+    if end.starved:
         _free()
         free = psutil.virtual_memory().available / 1e9
         message = (
-            f"Out of memory, twice: {message} {free:.1f} GB of main memory are free now. Use fewer "
-            "tokens, a smaller model or another device."
+            f"Out of memory, twice: {end.message} {free:.1f} GB of main memory are free now. Use "
+            "fewer tokens, a smaller model or another device."
         )
-    return state, message
+        return replace(end, message=message)
+    return end
 
 
-def _attempt(order: _Order, progress: Progress) -> tuple[State, str, bool]:
-    """One try: state, message, and whether memory was what stopped it."""
+def _attempt(order: _Order, progress: Progress) -> _End:
+    """One try."""
     try:
         order.keeps.put(order.question.key, order.question.answer(progress))
     except Cancelled:
-        return "cancelled", "", False
+        return _End("cancelled")
     except Refused as refusal:
-        return "failed", str(refusal), False
+        return _End("failed", str(refusal), lasting=_lasts(order.question, refusal))
     except Exception as error:
         starved = out_of_memory(error)
         log.log(logging.WARNING if starved else logging.ERROR, "A job failed.", exc_info=error)
-        return "failed", line(error), starved
-    return "done", "", False
+        return _End("failed", line(error), starved=starved)
+    return _End("done")
+
+
+def _lasts(asked: Asked, refusal: Refused) -> bool:
+    """Whether the same would be refused again: not for want of memory, nor where a file failed.
+
+    All that the answer to a question depends on is in its key. What the app asks beside them opens
+    and writes files, which change.
+    """
+    passing = isinstance(refusal, Short) or isinstance(refusal.__cause__, OSError)
+    return isinstance(asked, Question) and not passing
 
 
 def line(error: BaseException) -> str:

@@ -117,10 +117,12 @@ def measured(
     keeps: Keeps | None = None,
     *,
     where: str = "",
+    partly: bool = True,
 ) -> Any | None:
     """The stored answer; else the job that makes it, or a button that starts one.
 
-    `where` tells two places of a page apart that may ask the same.
+    `where` tells two places of a page apart that may ask the same; `partly`: the page shows what a
+    stopped job has found.
     """
     keeps = keeps or results()
     record = keeps.get(question.key)
@@ -132,7 +134,9 @@ def measured(
             session.follow(job.key, job.id)
         _watch(job.key, where)
         return None
-    _explain_absence(job)
+    _explain_absence(job, partly and keeps.get(unfinished(question.key)) is not None)
+    if job is not None and job.lasting:
+        return None
     with st.container(horizontal=True, vertical_alignment="center"):
         again = job is not None and job.state in {"failed", "cancelled"}
         st.button(
@@ -176,12 +180,13 @@ def start(question: Asked, keeps: Keeps, title: str) -> None:
     session.follow(job.key, job.id)
 
 
-def _explain_absence(last: Job | None) -> None:
-    """Why the last try gave no answer."""
+def _explain_absence(last: Job | None, shown: bool) -> None:
+    """Why the last try gave no answer; `shown`: a part of it is on the page."""
     if last is not None and last.state == "failed":
         refuse(last.message)
     if last is not None and last.state == "cancelled":
-        st.caption("Cancelled; nothing was changed.")
+        part = "Stopped; what was measured so far is shown."
+        st.caption(part if shown else "Cancelled; nothing was changed.")
 
 
 @st.fragment(run_every=EVERY)

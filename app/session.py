@@ -24,11 +24,22 @@ AGGREGATE, COUNT, LENGTH, PROMPT = "aggregate", "count", "length", "prompt"
 LEFT, RIGHT, SCORE, ROW, COLUMN = "left", "right", "score", "i", "j"
 BUDGET, LARGEST, BY, MINE = "n", "largest", "by", "mine"
 SERIES, MODELS, SCALE, BESIDE = "series", "models", "gap", "beside"
+SIGNS, ONLY, SWEEPS, RESTARTS = "signs", "only", "sweeps", "restarts"
+MIX, NEURONS, REFINE = "mix", "neurons", "refine"
+SCOPE, SPAN, STAGES, STAGE = "scope", "layers", "stages", "stage"
+T, WHAT, POINTS, ADAPTIVE = "t", "what", "points", "adaptive"
+MIDPOINT, SEVERAL, OWN, MATCHED = "midpoint", "several", "own", "matched"
+READ, WINDOW, SWEPT, REFINED = "read", "window", "swept", "refined"
+EXPERT_COST = "expert-cost"
+EXPERT, NEURON, BESIDE_IT = "expert", "neuron", "beside-it"
+UP, ACROSS = "up", "across"
 JOB = "job"
 
 # Private to a session.
 DEVICE = "device"
 STARTED = "started"
+HELD = "held"
+TEXTS = "texts"
 
 
 class Linked(TypedDict):
@@ -86,6 +97,37 @@ def keep(name: str, default: Any) -> None:
     held = st.session_state.get(name, default)
     if held != default and name not in st.query_params:
         assign(**{name: held})
+
+
+def texts() -> list[str]:
+    """Names of the texts that this session brought, the latest first."""
+    return st.session_state.setdefault(TEXTS, [])
+
+
+def bring(name: str) -> None:
+    """Remember a text that this session brought."""
+    st.session_state[TEXTS] = list(dict.fromkeys([name, *texts()]))
+
+
+def hold() -> None:
+    """First in every run: the address keeps what no widget has taken yet.
+
+    A link may speak of controls that are drawn only once a model is open or a result is there. The
+    browser takes to another page only what drawn widgets hold, and a widget reads the address as it
+    was when the run began: what was lost is put back, and the run begins anew. What a widget has
+    taken once is in the session.
+    """
+    said = {name: st.query_params.get_all(name) for name in st.query_params if name != JOB}
+    held = {
+        name: values
+        for name, values in {**st.session_state.get(HELD, {}), **said}.items()
+        if name not in st.session_state
+    }
+    st.session_state[HELD] = held
+    lost = {name: values for name, values in held.items() if name not in said}
+    if lost:
+        st.query_params.update(lost)
+        st.rerun()
 
 
 def started() -> list[str]:

@@ -13,6 +13,8 @@ from assets.shapes import SHAPES
 from engine.lab.presets import offered
 from engine.questions import (
     Align,
+    AllNeurons,
+    Barrier,
     Check,
     Continue,
     Cut,
@@ -22,8 +24,11 @@ from engine.questions import (
     Lab,
     Layers,
     Match,
+    Neurons,
     Question,
+    Related,
     Turn,
+    Written,
 )
 from engine.sources import demo_series, demos
 from engine.store import Store
@@ -39,6 +44,10 @@ PAIRS = (
     ("demo:base", "demo:scope-first-attention-1"),
 )
 """Pairs whose alignment and matching ship with the project."""
+SWEEPS = 12
+"""At which the Alignment page starts."""
+HALFWAY = (0.0, 0.5, 1.0)
+"""Where the Barrier page lets models write at first."""
 
 
 def shipped() -> Iterator[Question]:
@@ -54,8 +63,12 @@ def shipped() -> Iterator[Question]:
     for preset in offered(Inspect(BASE).answer()):
         yield Lab(BASE, preset=preset.key)
     for a, b in PAIRS:
-        yield from (Align(a, b), Match(a, b), Heads(a, b))
+        yield from (Related(a, b), Align(a, b), Align(a, b, sweeps=SWEEPS))
+        yield from (Match(a, b), Heads(a, b))
     yield Match(*TWINS, using="weights")
+    for a, b in PAIRS[:2]:
+        yield from (Neurons(a, b, 0), AllNeurons(a, b))
+        yield from (Barrier(a, b), Written(a, b, at=HALFWAY))
     yield Turn(*TWINS)
     for model in (BASE, *others):
         yield Heads(model, model)

@@ -6,7 +6,7 @@ Importing this module and opening a checkpoint need the standard library only.
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from engine.agreement import differences
 from engine.errors import Progress, Refused, silent
 from engine.headers import DTYPES, Header, read_headers, read_json, some
-from engine.writing import new_folder, write_checkpoint
+from engine.writing import TOKENIZER, new_folder, write_checkpoint
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from torch import Tensor
 
@@ -38,6 +39,7 @@ class Checkpoint:
     config: Mapping[str, Any]
     headers: Mapping[str, Header]
     fingerprint: str  # of the content, never of the path
+    view: bool = False  # headers and configuration are not those of the files, see `untied`
 
     @cached_property
     def family(self) -> "Family":
@@ -76,6 +78,24 @@ class Checkpoint:
         """
         status = [path.stat() for path in sorted({h.file for h in self.headers.values()})]
         return tuple(s.st_mtime_ns for s in status if s.st_size > WHOLE)
+
+    @cached_property
+    def tokenizer(self) -> str:
+        """32 hexadecimal digits of SHA-256 over the files by which text becomes tokens.
+
+        Their names and bytes enter, the folder does not; empty where there is no such file.
+        Errors: Refused for one that cannot be read.
+        """
+        found = {path for pattern in TOKENIZER for path in self.folder.glob(pattern)}
+        state = hashlib.sha256()
+        try:
+            files = [path for path in sorted(found) if path.is_file()]
+            for path in files:
+                content = hashlib.sha256(path.read_bytes()).digest()
+                state.update(path.name.encode() + b"\0" + content)
+        except OSError as error:
+            raise Refused(f"{self.folder} cannot be read: {error.strerror or error}.") from error
+        return state.hexdigest()[:32] if files else ""
 
     @property
     def parameters(self) -> int:
@@ -118,7 +138,9 @@ class Checkpoint:
         if not h.parameters:
             return torch.empty(h.shape, dtype=dtype)
         tensor = torch.frombuffer(self.values(h), dtype=dtype).reshape(h.shape)
-        bad = h.parameters - int(tensor.isfinite().sum()) if tensor.is_floating_point() else 0
+        # A sum is finite only if all its terms are, and far cheaper than counting them.
+        whole = not tensor.is_floating_point() or bool(tensor.sum().isfinite())
+        bad = 0 if whole else h.parameters - int(tensor.isfinite().sum())
         if bad:
             raise Refused(
                 f"{self.name}: {name} holds {bad} values of {h.parameters} that are not finite "
@@ -126,13 +148,15 @@ class Checkpoint:
             )
         return tensor
 
-    def values(self, h: Header) -> bytearray:
+    def values(self, h: Header) -> "np.ndarray":
         """The bytes of one tensor; Refused when the file no longer has them."""
-        raw = bytearray(h.stop - h.start)
+        import numpy as np  # noqa: PLC0415 (headers need no numpy)
+
+        raw = np.empty(h.stop - h.start, np.uint8)
         try:
             with h.file.open("rb") as file:
                 file.seek(h.start)
-                found = file.readinto(raw)
+                found = file.readinto(raw.data)
         except OSError as error:
             raise Refused(f"{h.file} cannot be read any more ({error.strerror}).") from error
         if found != len(raw):
@@ -203,7 +227,7 @@ def fingerprint(config: Mapping[str, Any], headers: Mapping[str, Header]) -> str
     The configuration enters without its cosmetic keys, in sorted order. A file of at most 64 MB
     enters whole: any bit counts. A larger one enters by its header, its size and 64 blocks of 64 KB
     spread evenly over it, first and last included. Names and folders do not enter, nor does the
-    tokenizer.
+    tokenizer: the same weights are the same model, whatever they read.
     """
     canonical = {key: value for key, value in config.items() if key not in COSMETIC}
     state = hashlib.sha256(json.dumps(canonical, sort_keys=True).encode())
@@ -231,12 +255,13 @@ def digest_file(path: Path) -> bytes:
     return state.digest()
 
 
-def require_same_group(a: Checkpoint, b: Checkpoint) -> None:
+def require_same_group(a: Checkpoint, b: Checkpoint, but: Collection[str] = ()) -> None:
     """Refused unless one symmetry group acts on both: same table, sizes and compared attributes.
 
-    Vocabularies may differ. The message names the attribute and both values.
+    Vocabularies may differ, and the sizes of the coordinates in `but` (`ffn`: the width of a
+    feed-forward network). The message names the attribute and both values.
     """
-    for what, mine, theirs in differences(a.family, a.config, b.family, b.config):
+    for what, mine, theirs in differences(a.family, a.config, b.family, b.config, but):
         raise Refused(
             f"No symmetry takes {b.name} to {a.name}: {what} is {mine!r} in {a.name} and "
             f"{theirs!r} in {b.name}; compare two models that agree in it."

@@ -17,6 +17,10 @@ class Refused(Exception):
     """Input that the engine will not work on: one line with what, declared, found, what to do."""
 
 
+class Short(Refused):
+    """Refused for want of memory: another time more may be free."""
+
+
 class Cancelled(Exception):
     """Raised by a progress callback to ask the engine to stop; nothing was mutated."""
 

@@ -18,7 +18,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils import logging
 
 from engine.checkpoint import Checkpoint
-from engine.errors import Refused
+from engine.errors import Refused, Short
 from engine.headers import read_json, some
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -39,6 +39,8 @@ def load(
     would be filled with random numbers), and for weights that are not finite.
     """
     _ = checkpoint.family
+    if checkpoint.view:
+        return build(checkpoint, {n: checkpoint.read(n) for n in checkpoint.headers}, device, dtype)
     where = device or torch.device("cpu")
     require_memory(checkpoint.parameters, dtype, where)
     folder = {"use_safetensors": True, "local_files_only": True}
@@ -215,13 +217,13 @@ def require_memory(
     models: int = 1,
     allowance: int = ALLOWANCE,
 ) -> None:
-    """Refused unless models * parameters * itemsize + allowance (bytes) are free on the device."""
+    """Short unless models * parameters * itemsize + allowance (bytes) are free on the device."""
     need = models * parameters * dtype.itemsize + allowance
     free = free_memory(device)
     if need > free:
         kind = str(dtype).removeprefix("torch.")
         smaller = "" if dtype.itemsize <= 2 else ", or a smaller dtype such as bfloat16"
-        raise Refused(
+        raise Short(
             f"{models} model{'s' * (models != 1)} of {parameters / 1e6:,.0f} M parameters in "
             f"{kind} and {allowance / GIB:.1f} GiB for the work need {need / GIB:.1f} GiB, "
             f"{device} has {free / GIB:.1f} GiB free: choose a smaller model{smaller}."

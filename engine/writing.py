@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
 SHARD = 1_000_000_000
 """Most bytes of tensors in one file that is written."""
-COMPANIONS = (
+TOKENIZER = (
     "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt",
-    "*.tiktoken", "spiece.model", "sentencepiece*.model", "chat_template*",
-    "generation_config.json", "preprocessor_config.json", "processor_config.json",
+    "*.tiktoken", "spiece.model", "sentencepiece*.model",
+)  # fmt: skip
+"""The files by which a text becomes tokens."""
+COMPANIONS = (
+    *TOKENIZER, "chat_template*", "generation_config.json", "preprocessor_config.json",
+    "processor_config.json",
 )  # fmt: skip
 """What is copied beside new weights: how text or pixels enter and how text is generated."""
 

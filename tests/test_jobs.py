@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from app import devices, jobs
 from app.jobs import FINAL, KEPT, NEXT, Job, Jobs, advance, report
-from engine.errors import Cancelled, Progress, Refused
+from engine.errors import Cancelled, Progress, Refused, Short, silent
+from engine.questions import Question
 
 WAIT = 20.0
 STATES = list(NEXT)
@@ -80,7 +81,7 @@ def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
-def ended(registry: Jobs, ask: Ask) -> Job:
+def ended(registry: Jobs, ask: "Ask | Asking") -> Job:
     """The job once it is over."""
 
     def over() -> bool:
@@ -93,9 +94,9 @@ def ended(registry: Jobs, ask: Ask) -> Job:
     return job
 
 
-def run(ask: Ask, kept: Kept | None = None) -> Job:
+def run(ask: "Ask | Asking", kept: Kept | None = None) -> Job:
     registry = Jobs()
-    registry.submit(ask, kept or Kept(), ask.name, ask.device)
+    registry.submit(ask, kept or Kept(), ask.key, ask.device)
     return ended(registry, ask)
 
 
@@ -195,6 +196,54 @@ def test_another_error_is_one_line_with_its_traceback_in_the_log_only(
 
 def test_an_error_without_a_message_is_named():
     assert jobs.line(KeyError()) == "KeyError"
+
+
+@dataclass(frozen=True)
+class Asking(Question):
+    """A question of the engine: its key holds all that its answer depends on."""
+
+    error: Exception
+
+    @cached_property
+    def key(self) -> str:
+        return "asking"
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def answer(self, progress: Progress = silent) -> Any:
+        raise self.error
+
+
+def caused(refusal: Refused, cause: Exception) -> Refused:
+    refusal.__cause__ = cause
+    return refusal
+
+
+@pytest.mark.parametrize(
+    ("error", "lasting"),
+    [
+        (Refused("one layer: there are no pairs"), True),
+        (caused(Refused("no JSON"), ValueError("line 1")), True),
+        (caused(Refused("cannot be read"), OSError(5, "Input/output error")), False),
+        (caused(Refused("not downloaded"), ConnectionError("no route")), False),
+        (Short("needs 80 GiB, 3 are free"), False),
+        (MemoryError("80 GB"), False),
+        (ValueError("unexpected"), False),
+        (Cancelled(), False),
+    ],
+    ids=str,
+)
+def test_only_a_refusal_that_nothing_outside_can_change_is_lasting(error, lasting: bool):
+    job = run(Asking(error))
+    assert job.state == ("cancelled" if isinstance(error, Cancelled) else "failed")
+    assert job.lasting is lasting
+
+
+def test_what_opens_or_writes_files_may_always_be_tried_again():
+    job = run(Ask("one", refuses("model.gguf is cut short: copy it again.")))
+    assert (job.state, job.lasting) == ("failed", False)
 
 
 def test_a_record_that_cannot_be_kept_fails_the_job():

@@ -13,18 +13,20 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app import outputs, pruned
+from app import opening, outputs, pruned
 from app.jobs import unfinished
 from app.settings import HOSTED, ROOT
 from engine import store
-from engine.errors import Refused
+from engine.errors import Cancelled, Refused
 from engine.questions import Continue, Cut, Drop, Gap, Inspect, Layers
 from engine.sources import demo_series
 from tests import fake_layers, fakes
 from tests.allowed import stored_pair
 
 MAIN = str(ROOT / "app" / "main.py")
-LAYERS, CUTTING, GAP = (str(ROOT / "pages" / f"{name}.py") for name in ("layers", "cutting", "gap"))
+LAYERS, CUTTING, GAP, MODELS = (
+    str(ROOT / "pages" / f"{name}.py") for name in ("layers", "cutting", "gap", "models")
+)
 
 
 @pytest.fixture
@@ -138,6 +140,48 @@ def test_a_link_opens_its_view(asked):
     assert at.selectbox(key="left").value == "skip"
     assert at.segmented_control(key="score").value == "mean"
     assert "Layers 1 and 4" in text(at)
+
+
+def left(at: AppTest, page: str) -> AppTest:
+    """Another page, as a browser opens it: with what drawn widgets hold, here the pair alone."""
+    for name in set(at.query_params) - {"a", "b"}:
+        del at.query_params[name]
+    at = at.switch_page(page).run()
+    assert not at.exception
+    return at
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "fields"),
+    [
+        (LAYERS, {"tests": ["skip", "swap"], "reach": "2", "count": "256"},
+         {"tests": ("swap", "skip"), "reach": 2, "tokens": 256}),
+        (CUTTING, {"by": ["greedy"], "reach": "2", "n": "2"}, {"by": ("greedy",), "reach": 2}),
+    ],
+)  # fmt: skip
+def test_options_of_a_link_wait_until_the_model_is_open(asked, monkeypatch, page, link, fields):
+    with monkeypatch.context() as shut:
+        shut.setattr(opening, "slow", lambda spec: True)
+        shut.setattr(opening, "present", lambda spec: None)
+        at = opened(page, **link)
+        assert "Open it" in " ".join(labels(at))
+        at = left(at, MODELS)
+        assert set(link) <= set(at.query_params)
+        at = left(at, page)
+    assert not asked
+    at.run()
+    assert not at.exception
+    assert {name: getattr(asked[0], name) for name in fields} == fields
+    assert "n" not in link or at.slider(key="n").value == 2
+    at.number_input(key="reach").set_value(0).run()  # what was taken is not said again
+    at = left(left(at, MODELS), page)
+    assert at.number_input(key="reach").value == 0
+
+
+def test_an_option_that_a_control_has_taken_is_not_kept_in_the_address(asked):
+    at = left(opened(LAYERS, reach="2", preset="angle"), MODELS)
+    assert "reach" not in at.query_params
+    assert at.query_params["preset"] == "angle"  # of a page that was not drawn
 
 
 def test_a_click_on_a_cell_chooses_its_pair(asked):
@@ -334,6 +378,21 @@ def test_a_refusal_is_shown_in_its_one_line(pair, monkeypatch):
     monkeypatch.setattr(Layers, "answer", refuse)
     at = opened(LAYERS)
     assert at.text[0].value == "The model has one layer: there are no pairs."
+    assert not [label for label in labels(at) if label.startswith("Measure the maps")]
+
+
+@pytest.mark.parametrize("found", [True, False], ids=["a part", "nothing"])
+def test_a_stopped_job_says_whether_a_part_is_shown(pair, monkeypatch, found: bool):
+    def stopped(self: Any, progress: Any) -> None:
+        progress(0.3, "pairs of layers 1 apart", *([fake_layers.partial()] if found else []))
+        raise Cancelled
+
+    monkeypatch.setattr(Layers, "answer", stopped)
+    put_continuations(pair[0])
+    at = opened(LAYERS)
+    assert ("Stopped; what was measured so far is shown." in captions(at)) is found
+    assert ("Cancelled; nothing was changed." in captions(at)) is not found
+    assert len(maps(at)) == (4 if found else 0)
     assert "Measure the maps again" in labels(at)
 
 

@@ -35,7 +35,7 @@ from transformers import (
 
 from engine import network, running
 from engine.checkpoint import Checkpoint, open_checkpoint
-from engine.errors import Refused
+from engine.errors import Refused, Short
 from tests import tiny
 
 CPU = torch.device("cpu")
@@ -366,7 +366,7 @@ def test_memory_is_checked_before_loading(
 def test_memory_in_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "free_memory", lambda _: 32 * 2**30)
     network.require_memory(7 * 10**9, torch.bfloat16, CPU, models=2)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(Short) as caught:
         network.require_memory(7 * 10**9, torch.float32, CPU, models=2)
     assert str(caught.value) == (
         "2 models of 7,000 M parameters in float32 and 0.5 GiB for the work need 52.7 GiB, cpu has "

@@ -16,13 +16,14 @@ from streamlit.testing.v1 import AppTest
 
 from app import opening, outputs, settings
 from app.__main__ import main, started
+from app.controls.alignment import SWEEPS
 from app.settings import ROOT, Settings
 from engine import store
-from engine.errors import Refused
-from engine.questions import Align, Check, Inspect, Lab, Match
+from engine.errors import Cancelled, Refused, Short
+from engine.questions import Align, Check, Inspect, Lab, Match, Related
 from engine.records import plain
 from engine.store import Store
-from tests import fakes
+from tests import fake_alignments, fakes
 from tests.allowed import stored_pair
 from tests.fakes import CONFIG, checkpoint
 
@@ -31,6 +32,8 @@ RESIDUAL = str(ROOT / "pages" / "residual.py")
 MODELS = str(ROOT / "pages" / "models.py")
 ATLAS = str(ROOT / "pages" / "atlas.py")
 LAB = str(ROOT / "pages" / "lab.py")
+ALIGNMENT = str(ROOT / "pages" / "alignment.py")
+PUBLISHED = str(ROOT / "pages" / "published.py")
 ORDER = "FFN: order of the neurons"
 
 
@@ -347,20 +350,48 @@ def test_a_running_job_stays_in_the_address_when_the_page_changes(pair, monkeypa
     assert "job" not in at.query_params
 
 
-def test_a_failed_job_shows_its_one_line_and_offers_another_try(pair, monkeypatch):
-    line = "The text has 12 tokens: give one with at least 256."
+@pytest.mark.parametrize(
+    ("error", "line", "again"),
+    [
+        (Refused("The text has 12 tokens: give one with at least 256."), "The text has 12", False),
+        (Short("2 models need 9 GiB, cpu has 1 GiB free."), "2 models need 9 GiB", True),
+        (KeyError("lost"), "KeyError: 'lost'", True),
+    ],
+    ids=["refused", "memory", "unexpected"],
+)
+def test_a_failed_job_shows_its_one_line_and_another_try_where_one_may_help(
+    pair, monkeypatch, error: Exception, line: str, again: bool
+):
+    def fail(self: Any, progress: Any) -> None:
+        raise error
 
-    def refuse(self: Any, progress: Any) -> None:
-        raise Refused(line)
-
-    monkeypatch.setattr(Match, "answer", refuse)
+    monkeypatch.setattr(Match, "answer", fail)
     at = opened(RESIDUAL)
     key = Match(*pair).key
     at.button(key=f"start:{key}").click().run()
     wait_for(key)
     at.run()
-    assert at.text[0].value == line
-    assert "Match the coordinates again" in [button.label for button in at.button]
+    assert at.text[0].value.startswith(line)
+    offered = [button.label for button in at.button if "Match the coordinates" in button.label]
+    assert offered == (["Match the coordinates again"] if again else [])
+    at.selectbox(key="truth").select("none").run()  # another question may be asked
+    assert "Match the coordinates" in [button.label for button in at.button]
+
+
+def test_a_part_that_a_page_does_not_show_is_not_said_to_be_there(pair, monkeypatch):
+    def stopped(self: Any, progress: Any) -> None:
+        progress(0.5, "half", fakes.alignment())
+        raise Cancelled
+
+    monkeypatch.setattr(Align, "answer", stopped)
+    at = opened()
+    key = Align(*pair).key
+    at.button(key=f"start:{key}").click().run()
+    wait_for(key)
+    at.run()
+    captions = [item.value for item in at.caption]
+    assert "Cancelled; nothing was changed." in captions
+    assert outputs.so_far(Align(*pair)) is not None
 
 
 def wait_for(key: str) -> None:
@@ -379,11 +410,13 @@ def test_names_are_shown_as_text():
 
 
 def test_the_first_paint_imports_neither_torch_nor_transformers(turned):
+    put(Related(*turned), fake_alignments.relatedness())
+    put(Align(*turned, sweeps=SWEEPS), fake_alignments.alignment())
     code = (
         "import sys; from streamlit.testing.v1 import AppTest;"
         f"at = AppTest.from_file({str(MAIN)!r}, default_timeout=30).run();"
         "assert not at.exception, at.exception; assert at.title[0].value;"
-        f"pages = {[ATLAS, LAB, RESIDUAL]!r}\n"
+        f"pages = {[ATLAS, LAB, RESIDUAL, ALIGNMENT, PUBLISHED]!r}\n"
         "for page in pages: at.switch_page(page).run(); assert not at.exception, at.exception\n"
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )

@@ -21,6 +21,8 @@ from engine.records import Record
 from engine.store import Store
 
 MODELS = ("model", "a", "b", "series")
+READING = ("text", "prompt")
+"""Fields by which a question reads words: always through the tokenizer of its first model."""
 STARTING = "importing torch and transformers"
 """The first step of the first job in a process takes seconds."""
 
@@ -49,13 +51,17 @@ class Question:
     def key(self) -> str:
         """Digest of the question's name and fields, the content it reads and the engine's version.
 
-        A path is no key: checkpoints enter by fingerprint, a text file by its bytes.
+        A path is no key: checkpoints enter by fingerprint, a text file by its bytes. The tokens of
+        a text depend on the tokenizer too, which no fingerprint holds: the first model's enters
+        where words are read.
         """
         parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in MODELS}
         if parts.get("text", "default") != "default":
             parts["text"] = _digest(Path(str(parts["text"])))
         prints = [(checkpoint.fingerprint, checkpoint.stamps) for checkpoint in self.checkpoints]
-        text = json.dumps([type(self).__name__, VERSION, prints, parts], sort_keys=True)
+        reads = any(name in parts for name in READING)
+        readers = [first.tokenizer for first in self.checkpoints[:1] if reads]
+        text = json.dumps([type(self).__name__, VERSION, prints, parts, *readers], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property

@@ -89,6 +89,20 @@ def test_the_pair_stays_when_pages_change_faster_than_they_are_drawn(site: Site,
     expect(model_b(page)).to_have_value("wide")
 
 
+def test_options_wait_for_their_controls_also_when_the_page_is_left(site: Site, page: Page):
+    """A pair that is not matched yet draws no field for the coordinate."""
+    page.goto(f"{site.address}/residual?a=twin&coordinate=7")
+    asks = page.get_by_role("button", name="Match the coordinates")
+    expect(asks).to_be_visible()
+    go(page, "Models")
+    expect(page).to_have_url(f"{site.address}/?a=twin&coordinate=7")
+    go(page, "Residual")
+    expect(asks).to_be_visible()
+    page.get_by_test_id("stSidebar").get_by_role("combobox", name="A", exact=True).click()
+    page.get_by_role("option", name="base", exact=True).click()
+    expect(page.get_by_role("spinbutton", name="Coordinate of A")).to_have_value("7")
+
+
 def test_the_pair_stays_when_a_page_is_left_before_its_fields_are_there(site: Site, page: Page):
     held: list[Route] = []
 
