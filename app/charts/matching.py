@@ -13,11 +13,19 @@ MANY = 2000
 
 
 def pairs(
-    match: Assignment, truth: Truth | None, look: Shade, selected: int | None = None
+    match: Assignment,
+    truth: Truth | None,
+    look: Shade,
+    selected: int | None = None,
+    noun: str = "coordinate",
+    rows: np.ndarray | None = None,
 ) -> go.Figure:
-    """Point (i, π(i)) for every coordinate, + and − apart, the truth as rings."""
-    count = len(match.permutation)
-    draw: Any = go.Scattergl if count > MANY else go.Scatter
+    """Point (i, π(i)) for every coordinate, + and − apart, the truth as rings.
+
+    `rows` are the coordinates of A that have a partner; None for all.
+    """
+    rows = np.arange(len(match.permutation)) if rows is None else rows
+    draw: Any = go.Scattergl if len(rows) > MANY else go.Scatter
     figure = go.Figure()
     if truth is not None:
         figure.add_trace(_rings(draw, truth))
@@ -25,15 +33,18 @@ def pairs(
         ("sign +", PLUS, "circle", match.sign > 0),
         ("sign −", MINUS, "diamond", match.sign < 0),
     ):
-        figure.add_trace(_points(draw, match, np.flatnonzero(keep), name, color, symbol))
-    if selected is not None and selected < count:
+        kept = np.flatnonzero(keep)
+        figure.add_trace(_points(draw, match, rows, kept, (name, color, symbol)))
+    place = np.flatnonzero(rows == selected)
+    if len(place):
         line = {"color": look.ink, "width": 1, "dash": "dot"}
         figure.add_vline(x=selected, line=line)
-        figure.add_hline(y=int(match.permutation[selected]), line=line)
+        figure.add_hline(y=int(match.permutation[place[0]]), line=line)
     arrange(figure, look, 480)
-    edge = max(1.0, 0.025 * count)
-    figure.update_xaxes(title="coordinate of A", range=[-edge, count - 1 + edge])
-    return figure.update_yaxes(title="its partner in B", range=[-edge, count - 1 + edge])
+    last, top = int(rows.max()), int(match.permutation.max())
+    edge = max(1.0, 0.025 * max(last, top))
+    figure.update_xaxes(title=f"{noun} of A", range=[-edge, last + edge])
+    return figure.update_yaxes(title="its partner in B", range=[-edge, top + edge])
 
 
 def _rings(draw: Any, truth: Truth) -> Any:
@@ -49,10 +60,15 @@ def _rings(draw: Any, truth: Truth) -> Any:
 
 
 def _points(
-    draw: Any, match: Assignment, places: np.ndarray, name: str, color: str, symbol: str
+    draw: Any,
+    match: Assignment,
+    rows: np.ndarray,
+    places: np.ndarray,
+    kind: tuple[str, str, str],
 ) -> Any:
+    name, color, symbol = kind
     return draw(
-        x=places.astype(np.int32),
+        x=rows[places].astype(np.int32),
         y=match.permutation[places].astype(np.int32),
         customdata=match.score[places].astype(np.float32),
         mode="markers",
@@ -66,7 +82,7 @@ def _points(
     )
 
 
-def sorted_margins(match: Assignment, look: Shade) -> go.Figure:
+def sorted_margins(match: Assignment, look: Shade, noun: str = "coordinate") -> go.Figure:
     """Margins from the least certain coordinate to the most certain."""
     margins = np.sort(match.margin).astype(np.float32)
     trace = go.Scatter(
@@ -80,11 +96,13 @@ def sorted_margins(match: Assignment, look: Shade) -> go.Figure:
     )
     figure = arrange(go.Figure(trace), look, 250, showlegend=False)
     figure.add_hline(y=0, line={"color": QUIET, "width": 1})
-    figure.update_xaxes(title="coordinates, least certain first")
+    figure.update_xaxes(title=f"{noun}s, least certain first")
     return figure.update_yaxes(title="margin", rangemode="tozero")
 
 
-def margin_histogram(match: Assignment, look: Shade, bins: int = 24) -> go.Figure:
+def margin_histogram(
+    match: Assignment, look: Shade, bins: int = 24, noun: str = "coordinate"
+) -> go.Figure:
     """How many coordinates have which margin; at or below zero the choice was forced by others."""
     low, high = float(min(0.0, match.margin.min())), float(max(match.margin.max(), 1e-6))
     counts, edges = np.histogram(match.margin, bins=bins, range=(low, high))
@@ -94,8 +112,8 @@ def margin_histogram(match: Assignment, look: Shade, bins: int = 24) -> go.Figur
         y=counts.astype(np.int32),
         width=float(edges[1] - edges[0]) * 0.92,
         marker={"color": [MINUS if centre <= 0 else PLUS for centre in centres]},
-        hovertemplate="margin near %{x:.3f}: %{y} coordinates<extra></extra>",
+        hovertemplate=f"margin near %{{x:.3f}}: %{{y}} {noun}s<extra></extra>",
     )
     figure = arrange(go.Figure(trace), look, 250, showlegend=False)
     figure.update_xaxes(title="margin", showgrid=False)
-    return figure.update_yaxes(title="coordinates", tickformat="d", rangemode="tozero")
+    return figure.update_yaxes(title=f"{noun}s", tickformat="d", rangemode="tozero")

@@ -12,7 +12,7 @@ from app.charts.theme import Shade, arrange
 LIMIT, TABLE, PRINTED, NAMED = 384, 64, 16, 128
 """Cells on a side: of a tile; with a table of numbers; with numbers in the cells; with names."""
 
-Reduction = Literal["signed extreme", "maximum of |C|"]
+Reduction = Literal["signed extreme", "maximum of |C|", "maximum of |score|"]
 Span = tuple[int, int]
 
 
@@ -51,9 +51,9 @@ class Tile:
         return f"{size}; each cell is the {self.reduction} of {down} × {across} of them."
 
 
-def whole(size: int) -> Window:
-    """The window that shows everything."""
-    return Window((0, size), (0, size))
+def whole(size: int, columns: int | None = None) -> Window:
+    """The window that shows everything of a matrix, a square one unless told."""
+    return Window((0, size), (0, size if columns is None else columns))
 
 
 def tile(
@@ -65,7 +65,7 @@ def tile(
 ) -> Tile:
     """The window of `matrix[:, columns]` in at most limit² cells, without copying the matrix.
 
-    matrix float [n, n] (may be memory-mapped); columns: a reordering of its columns, or None.
+    matrix float [n, m] (may be memory-mapped); columns: a reordering of its columns, or None.
     """
     down, across = (max(1, -(-length // limit)) for length in window.shape)
     top, bottom = window.rows
@@ -97,8 +97,21 @@ def bound(values: np.ndarray) -> float:
     return 1.0 if largest == 0 or 0.3 < largest <= 1.0 else largest
 
 
+@dataclass(frozen=True)
+class Words:
+    """What stands on the sides of a matrix, and the letter of what is in it."""
+
+    noun: str = "coordinate"
+    letter: str = "C"
+
+
 def heatmap(
-    drawn: Tile, look: Shade, selected: int | None = None, height: int = 480, end: float = 1.0
+    drawn: Tile,
+    look: Shade,
+    selected: int | None = None,
+    height: int = 480,
+    end: float = 1.0,
+    words: Words = Words(),
 ) -> go.Figure:
     """The tile as a heatmap on axes that count coordinates; a box drag selects a window."""
     signed = drawn.reduction == "signed extreme"
@@ -113,12 +126,15 @@ def heatmap(
         zmin=-end if signed else 0.0,
         zmax=end,
         colorscale=look.diverging if signed else look.sequential,
-        colorbar=_bar("C" if signed else "|C|", end, signed),
+        colorbar=_bar(words.letter if signed else f"|{words.letter}|", end, signed),
         **_labels(drawn),
     )
     figure = arrange(go.Figure(trace), look, height, dragmode="select", selectdirection="d")
-    figure.update_xaxes(title=_across(drawn), range=[left - 0.5, right - 0.5], showgrid=False)
-    figure.update_yaxes(title="coordinate of A", range=[bottom - 0.5, top - 0.5], showgrid=False)
+    figure.update_xaxes(
+        title=_across(drawn, words.noun), range=[left - 0.5, right - 0.5], showgrid=False
+    )
+    name, ends = f"{words.noun} of A", [bottom - 0.5, top - 0.5]
+    figure.update_yaxes(title=name, range=ends, showgrid=False)
     if drawn.columns is not None:
         figure.update_xaxes(**_ticks(drawn.columns, left, right))
     if selected is not None and top <= selected < bottom:
@@ -143,8 +159,8 @@ def _bar(title: str, end: float, signed: bool) -> dict[str, Any]:
     }
 
 
-def _across(drawn: Tile) -> str:
-    return "coordinate of B" + (", in recovered order" if drawn.columns is not None else "")
+def _across(drawn: Tile, noun: str) -> str:
+    return f"{noun} of B" + (", in recovered order" if drawn.columns is not None else "")
 
 
 def _labels(drawn: Tile) -> dict[str, Any]:

@@ -6,11 +6,12 @@ import streamlit as st
 from app import outputs
 from app.charts import curves, matching, matrices, tables
 from app.charts.theme import Shade, config, shade
-from app.controls import residual as controls
+from app.controls import matrix as views
+from app.controls.matrix import Sides, View
 from app.outputs import Download
 from app.sentences import findings
 from engine.questions import Match
-from engine.records import ResidualMatch
+from engine.records import Assignment, ResidualMatch
 
 
 def _look() -> Shade:
@@ -19,7 +20,8 @@ def _look() -> Shade:
 
 def picture(record: ResidualMatch, depth: int, chosen: int) -> None:
     """The matrix beside the matching, and the selected coordinate in words."""
-    shown = controls.view(len(record.absolute[depth].permutation))
+    size = len(record.absolute[depth].permutation)
+    shown = views.view(Sides(size, size))
     left, right = st.columns(2)
     with left:
         matrix(record, depth, chosen, shown)
@@ -29,15 +31,16 @@ def picture(record: ResidualMatch, depth: int, chosen: int) -> None:
     st.markdown(outputs.plain(findings.coordinate(found)))
 
 
-def matrix(record: ResidualMatch, depth: int, chosen: int, shown: controls.View) -> None:
+def matrix(record: ResidualMatch, depth: int, chosen: int, shown: View) -> None:
     """The matrix as a tile; a dragged box, or the sliders, show a window at full resolution."""
     window = shown.window
     columns = record.absolute[depth].permutation if shown.recovered else None
-    drawn = matrices.tile(record.correlation[depth], window, shown.reduction, columns)
+    reduction = "signed extreme" if shown.signed else "maximum of |C|"
+    drawn = matrices.tile(record.correlation[depth], window, reduction, columns)
     end = matrices.bound(record.absolute[depth].score)
     st.plotly_chart(
         matrices.heatmap(drawn, _look(), chosen, end=end),
-        key=controls.chart_key(window),
+        key=views.chart_key(window),
         on_select="rerun",
         selection_mode="box",
         config=config(f"matrix-{record.depths[depth].replace(' ', '-')}"),
@@ -45,7 +48,7 @@ def matrix(record: ResidualMatch, depth: int, chosen: int, shown: controls.View)
     )
     st.caption(f"{drawn.caption} Drag a box to look closer.")
     if max(window.shape) <= matrices.TABLE:
-        _numbers(drawn)
+        numbers(drawn)
     outputs.explain(
         "Row: a coordinate of A. Column: a coordinate of B. Colour: how they vary together over "
         "the text, blue alike, orange oppositely. In recovered order partners lie on the diagonal.",
@@ -53,7 +56,7 @@ def matrix(record: ResidualMatch, depth: int, chosen: int, shown: controls.View)
     )
 
 
-def _numbers(drawn: matrices.Tile) -> None:
+def numbers(drawn: matrices.Tile) -> None:
     """A small window as a table of numbers."""
     rows, names = matrices.numbers(drawn)
     with st.expander(f"The {len(rows)} × {len(names)} numbers"):
@@ -97,19 +100,23 @@ def depths(record: ResidualMatch, depth: int) -> None:
 
 def certainty(record: ResidualMatch, depth: int) -> None:
     """Margins, and the coordinates with the smallest."""
-    st.subheader("How sure is each match?")
-    match = record.absolute[depth]
-    left, right = st.columns(2)
-    with left:
-        figure = matching.sorted_margins(match, _look())
-        st.plotly_chart(figure, key="margins", config=config("margins"), alt="Sorted margins")
-    with right:
-        figure = matching.margin_histogram(match, _look())
-        st.plotly_chart(figure, key="histogram", config=config("histogram"), alt="Margins counted")
+    margins(record.absolute[depth], "coordinate")
     outputs.explain(
         "The margin of a coordinate: |C| with its partner minus |C| with the best alternative.",
         "Many margins near zero; below zero (orange) the best partner was already taken.",
     )
+
+
+def margins(match: Assignment, noun: str) -> None:
+    """Margins, sorted and counted."""
+    st.subheader("How sure is each match?")
+    left, right = st.columns(2)
+    with left:
+        figure = matching.sorted_margins(match, _look(), noun)
+        st.plotly_chart(figure, key="margins", config=config("margins"), alt="Sorted margins")
+    with right:
+        figure = matching.margin_histogram(match, _look(), noun=noun)
+        st.plotly_chart(figure, key="histogram", config=config("histogram"), alt="Margins counted")
 
 
 def coordinates(record: ResidualMatch, depth: int, chosen: int) -> None:

@@ -17,9 +17,9 @@ HELD = 2**28
 BATCH = 16
 
 
-def places(family: Family, layers: int) -> tuple[str, ...]:
+def places(family: Family, layers: int, word: str = "ffn") -> tuple[str, ...]:
     """The modules that are given a layer's neurons as they fire; none where experts hold them."""
-    found = [key[3:] for key, axes in family.hidden.items() if key[:3] == "in " and axes == "ffn"]
+    found = [key[3:] for key, axes in family.hidden.items() if key[:3] == "in " and axes == word]
     return tuple(found[0].replace("{l}", str(layer)) for layer in range(layers)) if found else ()
 
 
@@ -29,7 +29,7 @@ def correlate_neurons(
     tokens: Int[Tensor, "windows length"],
     dropped: Collection[int] = (),
     progress: Progress = silent,
-) -> tuple[Float[Tensor, "n n"], ...]:
+) -> tuple[Float[Tensor, "n m"], ...]:
     """C of the neurons of every layer (rows A) over the same tokens, float32; () for experts.
 
     The first position of each window and the ids in `dropped` are left out, as for the stream.
