@@ -1,25 +1,18 @@
-"""Checkpoints without some of their layers, written by a job below the results store."""
+"""Checkpoints without some of their layers."""
 
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
-from app.opening import Places
-from app.outputs import results
+from app.written import Writing
 from engine.checkpoint import Checkpoint, open_checkpoint
-from engine.errors import Progress, Refused
-
-
-@cache
-def places() -> Places:
-    """Where this process wrote the checkpoints that it pruned."""
-    return Places()
+from engine.errors import Progress
 
 
 @dataclass(frozen=True)
-class Pruning:
+class Pruning(Writing):
     """The request to write a checkpoint without some of its layers."""
 
     model: str
@@ -38,29 +31,16 @@ class Pruning:
         return hashlib.sha256(f"prune {parts}".encode()).hexdigest()[:32]
 
     @property
-    def out(self) -> Path:
-        """The folder that the checkpoint is written to, named by its content and the cut."""
-        name = f"pruned-{self.checkpoint.fingerprint[:8]}-without-{'-'.join(map(str, self.drop))}"
-        long = name if len(name) <= 120 else f"{name[:100]}-{self.key[:8]}"
-        return results().models / long
+    def name(self) -> str:
+        """Named by its content and the cut."""
+        print_of = self.checkpoint.fingerprint[:8]
+        return f"pruned-{print_of}-without-{'-'.join(map(str, self.drop))}"
 
-    def answer(self, progress: Progress) -> Path:
-        """The folder with the written checkpoint; one that is there already is not written again.
+    def fill(self, out: Path, progress: Progress) -> None:
+        """See `engine.pruning.prune`."""
+        from engine.pruning import prune  # noqa: PLC0415
 
-        Errors: Refused as for `engine.pruning.prune`.
-        """
-        if not (self.out / "config.json").is_file():
-            from engine.pruning import prune  # noqa: PLC0415
-
-            try:
-                self.out.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise Refused(
-                    f"The folder {self.out.parent} cannot be made ({error.strerror}): set "
-                    "GAUGESCOPE_STORE to one that can be written."
-                ) from error
-            prune(self.checkpoint, self.drop, self.out, progress)
-        return self.out
+        prune(self.checkpoint, self.drop, out, progress)
 
 
 def yaml(asked: Pruning) -> str:

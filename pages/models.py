@@ -3,8 +3,9 @@
 import streamlit as st
 
 from app import inputs, outputs
-from app.sections import models
-from app.sentences import verdicts, words
+from app.controls.model import Chosen
+from app.sections import models, relation
+from app.sentences import lineage, verdicts, words
 from engine.questions import Align
 
 with st.container(horizontal=True, vertical_alignment="center"):
@@ -13,13 +14,16 @@ with st.container(horizontal=True, vertical_alignment="center"):
 inputs.demo_pairs()
 
 spec_a, spec_b = inputs.pair()
-verdict, (left, right) = st.container(), st.columns(2)
+top, (left, right) = st.container(), st.columns(2)
 with left:
     a = models.side("A", spec_a)
 with right:
     b = models.side("B", spec_b)
 
-question, report = None, None
+both = a is not None and b is not None and lineage.comparable(a, b)
+with top:
+    verdict, kin = st.columns(2) if both else (st.container(), None)
+question, report, asked, related = None, None, None, None
 with verdict:
     if a is None or b is None:
         outputs.say(verdicts.unopened(a, b), key="verdict")
@@ -32,9 +36,21 @@ with verdict:
         outputs.say(verdicts.pair(a, b, report), key="verdict")
         if question is not None and report is None:
             title = f"Align {inputs.label(spec_b)} with {inputs.label(spec_a)}"
-            outputs.measured(question, title, "Measure it", words.memory(a, b))
+            about = words.memory(a, b)
+            outputs.measured(question, title, "Measure it", about, partly=False)
 
+if a is not None and b is not None and kin is not None:
+    pair = [Chosen(spec, inputs.located(spec), card) for spec, card in ((spec_a, a), (spec_b, b))]
+    with kin:
+        asked, related = relation.question(*pair), relation.told(*pair)
 if question is not None and report is not None:
     models.pictures(report)
+if asked is not None and related is not None:
+    st.subheader("Are they related at all?")
+    if report is None:
+        relation.alone(asked, related)
+    else:
+        relation.pictures(related)
+if question is not None and report is not None:
     models.theory()
-    models.take_away(question, report)
+    models.take_away(question, report, asked)

@@ -64,14 +64,13 @@ def check(test: SelfTest | None) -> Verdict:
 
 GROUP = (
     *("family", "layers", "width", "heads", "kv_heads", "head_dim", "ffn", "experts"),
-    *("norm", "activation", "positions", "tied"),
+    *("norm", "activation", "positions"),
 )
 NAMES = {
     "kv_heads": "key/value heads",
     "head_dim": "head dimension",
     "ffn": "FFN width",
     "norm": "normalisation",
-    "tied": "tied embeddings",
 }
 
 
@@ -88,6 +87,12 @@ def differences(a: ModelCard, b: ModelCard) -> tuple[str, ...]:
 def pair(a: ModelCard, b: ModelCard, report: AlignmentReport | None) -> Verdict:
     """What two checkpoints are to each other."""
     unlike = differences(a, b)
+    if unlike and a.layers != b.layers and len(unlike) == 1:
+        return Verdict(
+            "Different depths: not one group, but their layers can be compared.",
+            f"A and B differ in {unlike[0]} alone. The test of their relation finds which layer of "
+            "one is which of the other.",
+        )
     if unlike:
         return Verdict(
             "Different groups: these two cannot be put into each other's coordinates.",

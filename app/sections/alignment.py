@@ -1,0 +1,219 @@
+"""Parts of the Alignment page: the objective, what was coordinates, the points between, writing."""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app import outputs, written
+from app.aligned import Aligning
+from app.charts import descents, drawing, layers, shares, tables
+from app.charts.theme import LIGHT
+from app.outputs import Download
+from app.sections import relation
+from app.sections.heads import listed, look, picture
+from app.sections.layers import figure
+from app.sentences import alignments as sentences
+from app.sentences.words import number
+from app.settings import settings
+from engine.questions import Align, Related
+from engine.records import AlignmentProgress, AlignmentReport, Relatedness
+
+WIDE = 460
+NONE = "–"
+"""What was not measured, or is none."""
+
+
+@st.fragment(run_every=outputs.EVERY)
+def live(question: Align) -> None:
+    """What a running job has found, drawn anew as it grows; the controls are left alone."""
+    found = outputs.so_far(question)
+    if isinstance(found, AlignmentProgress):
+        unfinished(found, goes_on=True)
+
+
+def unfinished(found: AlignmentProgress, *, goes_on: bool) -> None:
+    """The pictures of a run that has not ended, or was stopped."""
+    with st.container(key="so-far"):
+        st.markdown(outputs.plain(sentences.unfinished(found, goes_on=goes_on)))
+        if found.sweeps:
+            picture(descents.objective(found.sweeps, look()), "objective-so-far",
+                    "Objective against sweeps, so far")  # fmt: skip
+        if any(found.losses):
+            picture(descents.losses(found.losses, look()), "losses-so-far",
+                    "Loss half way against steps, so far")  # fmt: skip
+        elif found.steps and not found.sweeps:
+            listed(stepwise(found.steps))
+
+
+def stepwise(steps: Any) -> pd.DataFrame:
+    """What every step did in every layer, the latest first."""
+    return pd.DataFrame([
+        {"layer": shares.layer_of(step.layer),
+         "coordinate": shares.NAMES.get(step.coordinates, step.coordinates),
+         "before": step.before, "after": step.after, "margin": step.margin}
+        for step in reversed(steps)
+    ])  # fmt: skip
+
+
+def objective(report: AlignmentReport) -> None:
+    """The objective against the sweeps of every start."""
+    st.subheader("How did the objective fall?")
+    if not report.sweeps:
+        st.markdown("It was not descended: without sweeps each coordinate is solved once.")
+        return
+    picture(descents.objective(report.sweeps, look()), "objective", "Objective against sweeps")
+    outputs.explain(
+        "One line for each start: whole steps solve all that is inside layers, half steps the "
+        "residual coordinates. Dashed: the files as they stand. Diamond: the end that was taken.",
+        "Starts that end at different heights: the search is stuck, try more starts. All ends near "
+        "the dashed line: the files are aligned already, or nothing aligns them.",
+    )
+    with st.expander("Every sweep in numbers"):
+        listed(descents.kept(report.sweeps), height="content")
+
+
+def coordinates(report: AlignmentReport, related: Relatedness | None) -> None:
+    """How much was only coordinates, tensor by tensor and coordinate by coordinate."""
+    st.subheader("How much was only coordinates?")
+    st.markdown(outputs.plain(sentences.explained(report, related)))
+    if not shares.shares(report).empty:
+        picture(shares.bars(report, look()), "shares", "Share of the distance by coordinate")
+        outputs.explain(
+            "The squared distance between A's and B's tensors as the files stand, split into what "
+            "each coordinate took away, in the order residual, neurons, heads, angles, values.",
+            "Bars that are grey all over: the two differ by more than coordinates. A part below "
+            "0: moving that coordinate made these tensors differ more.",
+        )
+    before, after = st.columns(2)
+    sides: tuple[tuple[Any, layers.When], ...] = ((before, "before"), (after, "after"))
+    for place, when in sides:
+        with place:
+            chart = layers.distance_map(report, when, look())
+            st.altair_chart(chart, width="stretch", theme=None, key=f"distance-{when}",
+                            alt=f"Distance of every tensor {when} alignment")  # fmt: skip
+    outputs.explain(
+        "Each cell is one tensor: the length of the difference over the length of A's tensor, on "
+        "one scale before and after.",
+        "A right side as dark as the left one.",
+    )
+    listed(stages(report), height="content")
+    st.caption(
+        "Solved: how many index sets. Right: the share that equals the planted truth, where one is "
+        "known. Margin: the smallest lead of a pair over its best alternative, where one pass "
+        "measured it. Flipped: factors below 0. Before and after: relative distance of the tensors "
+        "that carry the coordinate."
+    )
+
+
+def stages(report: AlignmentReport) -> pd.DataFrame:
+    """One row a coordinate."""
+    names = shares.NAMES | {"grp": "key/value heads", "head": "query heads"}
+    return pd.DataFrame([
+        {
+            "coordinate": stage.coordinate,
+            "what": names.get(stage.coordinate, stage.coordinate),
+            "solved": stage.solved,
+            "right": NONE if stage.right is None else f"{stage.right:.2%}",
+            "smallest margin": NONE if stage.margin is None else number(stage.margin),
+            "flipped": NONE if stage.flipped is None else f"{stage.flipped:,}",
+            "before": number(stage.before, 3),
+            "after": number(stage.after, 3),
+        }
+        for stage in report.stages
+    ])  # fmt: skip
+
+
+def half_way(report: AlignmentReport) -> None:
+    """The loss of the model half way at every stage, where a refinement ran."""
+    st.subheader("And between the two?")
+    if not report.midpoints:
+        st.markdown(
+            "The loss half way was not measured: ask for steps along the loss under *How it is "
+            "solved*. " + outputs.plain(sentences.PROMISE)
+        )
+        return
+    st.markdown(outputs.plain(sentences.half_way(report)))
+    picture(descents.midpoints(report, look()), "midpoints", "Loss half way at every stage")
+    outputs.explain(
+        "Mean loss per token of ½ (A + g B), on text that no refinement read, above the chord: "
+        "the mean of A's and B's own loss. Each bar adds one coordinate; the refined ones moved "
+        "angles, factors and matrices along that loss itself.",
+        "The control (orange, no matching at all) as low as the refined bar (violet): the matching "
+        "added nothing. A bar that rises although the weights came nearer: it happens.",
+    )
+
+
+def write(question: Align) -> None:
+    """B in A's coordinates as a checkpoint, written by a job."""
+    st.subheader("Write it")
+    if settings().hosted:
+        st.caption("A hosted server writes no checkpoints: use the command line below.")
+        return
+    asked = Aligning(question)
+    about = f"To {asked.out}; it is solved anew, and neither model is changed."
+    place = outputs.measured(asked, "Write B in A's coordinates", "Write the checkpoint", about,
+                             written.places(), partly=False)  # fmt: skip
+    if place is not None:
+        st.markdown(
+            f"Written: `{place}`, with `symmetry.safetensors` and `report.json`. It opens here as "
+            "a folder, if that is an allowed one, and in transformers."
+        )
+
+
+def theory() -> None:
+    """The objective, the sweeps and the refinement."""
+    outputs.formula(
+        r"$J(g) = (1 - \mu) \sum_t \|A_t - (g B)_t\|^2 / \sum_t \|A_t\|^2 + \mu\,(1 - K(g))$ over "
+        r"tensors with gains and biases of norms folded in; $K$ is the mean $|$correlation$|$ of "
+        r"matched activations and $\mu$ its weight. A sweep solves neurons, heads, angles and "
+        "values of every layer exactly with all else held, then the residual coordinates as one "
+        r"assignment; $J$ never rises. Along the loss: $\min_g \ell(\frac12 (A + g B))$ over "
+        "angles, factors and matrices by Adam, orders and signs held.",
+        "Coordinate descent over permutations: Ainsworth et al. 2023 (git re-basin). Signs of the "
+        "residual stream: Sweeney 2026 (arXiv 2606.31963). Inside heads: Tran et al. 2026 (arXiv "
+        "2606.17830). The table of coordinates and the refinement of all of them are this "
+        "program's.",
+    )
+
+
+def charts(report: AlignmentReport) -> dict[str, Any]:
+    """The pictures on white, by name."""
+    found = {}
+    if report.sweeps:
+        found["objective"] = descents.objective(report.sweeps, LIGHT).properties(width=WIDE)
+    if not shares.shares(report).empty:
+        found["shares"] = shares.bars(report, LIGHT).properties(width=WIDE)
+    if report.midpoints:
+        found["midpoints"] = descents.midpoints(report, LIGHT).properties(width=WIDE)
+    return found
+
+
+def take_away(
+    question: Align, report: AlignmentReport, related: tuple[Related, Relatedness | None]
+) -> None:
+    """Downloads and the command lines."""
+    files = [
+        Download("Report (JSON)", "alignment.json", "application/json",
+                 lambda: tables.as_json(report)),
+        Download("Tensors (CSV)", "alignment-tensors.csv", "text/csv",
+                 lambda: tables.distances(report).to_csv(index=False)),
+        Download("Steps (CSV)", "alignment-steps.csv", "text/csv",
+                 lambda: stepwise(report.steps).to_csv(index=False)),
+    ]  # fmt: skip
+    if report.sweeps:
+        files.append(
+            Download("Sweeps (CSV)", "alignment-sweeps.csv", "text/csv",
+                     lambda: descents.kept(report.sweeps).to_csv(index=False))
+        )  # fmt: skip
+    asked, answer = related
+    if answer is not None:
+        files += relation.files(answer)
+    for title, chart in charts(report).items():
+        files += [figure(title, f"alignment-{title}", chart, kind) for kind in ("png", "svg")]
+    maps: tuple[drawing.Kind, ...] = ("png", "svg")
+    for kind in maps:
+        mime = {"png": "image/png", "svg": "image/svg+xml"}[kind]
+        files.append(Download(f"Maps ({kind.upper()})", f"alignment-maps.{kind}", mime,
+                              lambda kind=kind: layers.distance_image(report, kind)))  # fmt: skip
+    outputs.take_away(files, [asked.command, question.command])
