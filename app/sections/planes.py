@@ -1,0 +1,88 @@
+"""Parts of the Barrier page beyond one line: the plane through three models, orders of heads."""
+
+import json
+
+import streamlit as st
+
+from app import outputs
+from app.charts import drawing, head_orders, planes
+from app.charts.theme import LIGHT
+from app.controls import barrier as controls
+from app.controls.barrier import Line
+from app.outputs import Download
+from app.sections import growing
+from app.sections.barrier import drawn
+from app.sections.heads import listed, look, picture
+from app.sentences import lines
+from engine.exports import line as exports
+from engine.questions import Barrier
+
+Kept = tuple[list[Download], list[str]]
+"""What a part adds to the take-away: files and command lines."""
+WIDE = 520
+
+
+def plane(question: Barrier) -> Kept:
+    """The loss over the plane through A, B and aligned B."""
+    st.subheader("The plane through A, B and aligned B")
+    asked = controls.plane(question)
+    about = f"{asked.points} × {asked.points} models on {asked.tokens:,} tokens."
+    record = outputs.measured(asked, "Loss over a plane", "Measure the plane", about)
+    record = outputs.so_far(asked) if record is None else record
+    growing.follow(asked, planes.measured, record)
+    files: list[Download] = []
+    if record is not None:
+        picture(planes.plane(record, look()), "plane", "Loss over the plane of three models")
+        st.markdown(outputs.plain(lines.plane(record)))
+        files = [
+            Download("Plane (JSON)", "slice.json", "application/json",
+                     lambda: json.dumps(exports.of_slice(record), ensure_ascii=False)),
+            *drawn("Plane", "barrier-plane",
+                   lambda: planes.plane(record, LIGHT).properties(width=WIDE)),
+        ]  # fmt: skip
+    outputs.explain(
+        "Every cell is a model of the plane, its colour the loss. A is the origin; to the right "
+        "lies B as it is, above it B in A's coordinates. Dashed: the raw line and the aligned one.",
+        "A ridge of strong colour across both dashed lines: aligned B is in another valley than A.",
+    )
+    return files, [asked.command]
+
+
+def orders(question: Barrier, line: Line) -> Kept:
+    """The barrier of every order of the heads of one layer."""
+    st.subheader("Is it the right order of the heads?")
+    many = controls.head_orders(line)
+    if not 1 < many <= lines.MANY:
+        st.markdown(outputs.plain(lines.too_many(line.a.card.heads, many)))
+        return [], []
+    asked = controls.orders(question, controls.layer(line.a.card.layers))
+    about = f"All {many} orders of layer {asked.layer}."
+    title = f"Orders of the heads of layer {asked.layer}"
+    record = outputs.measured(asked, title, "Try every order", about)
+    record = outputs.so_far(asked) if record is None else record
+    growing.follow(asked, "curves", record)
+    files: list[Download] = []
+    if record is not None and record.curves:
+        left, right = st.columns([3, 2])
+        with left:
+            picture(head_orders.barriers(record, look()), "orders", "Barrier of every order")
+        with right:
+            picture(head_orders.against(record), "orders-cost", "Cost of an order and its barrier")
+        st.markdown(outputs.plain(lines.orders(record)))
+        with st.expander("Every order in numbers"):
+            listed(head_orders.orders(record))
+        files = [
+            Download("Orders (CSV)", "head-orders.csv", "text/csv",
+                     lambda: head_orders.orders(record).to_csv(index=False)),
+            *drawn("Orders", "barrier-orders", lambda: drawing.beside(
+                head_orders.barriers(record, LIGHT).properties(width=WIDE),
+                head_orders.against(record).properties(width=WIDE // 2),
+            )),
+        ]  # fmt: skip
+    outputs.explain(
+        "One layer's attention is interpolated, in every order of its heads, each solved inside "
+        "as well as it can be. Blue: the order that the alignment takes. Dashed: the heads as they "
+        "are. Right: what Stage 2 leaves of an order against the barrier that it makes.",
+        "The blue dot far from the left: another order would have made a lower line.",
+    )
+    return files, [asked.command]

@@ -1,0 +1,138 @@
+"""Records of the line between two models as JSON documents."""
+
+from typing import Any
+
+import numpy as np
+
+from engine.exports.layers import intervals, numbers
+from engine.records import BarrierReport, Curve, HeadOrders, LossSlice, MergeReport
+
+
+def of_barrier(record: BarrierReport) -> dict[str, Any]:
+    """`t` is the grid; each stage's lists stand over it, added points under `finer`."""
+    return {
+        "a": record.a,
+        "b": record.b,
+        "scope": record.scope,
+        "scrambled": record.scrambled,
+        "moved": list(record.moved),
+        "ends shared": record.shared,
+        "using": record.using,
+        "target": record.target,
+        "text": record.run.text,
+        "tokens": record.run.tokens,
+        "windows": record.run.windows,
+        "complete": record.complete,
+        "t": numbers(record.grid),
+        "stages": {
+            one.stage: of_curve(one, record.grid) | _relative(record, one.stage)
+            for one in record.curves
+        },
+        "models run": record.models,
+        "seconds": record.run.seconds,
+        "seconds aligning": record.aligning,
+        "device": record.run.device,
+    }
+
+
+def of_curve(curve: Curve, grid: np.ndarray) -> dict[str, Any]:
+    """Loss, accuracy, perplexity and barrier of one stage; null where a point is missing."""
+    on = np.isin(curve.t, grid)
+    places = np.searchsorted(grid, curve.t[on])
+    found: dict[str, Any] = {"complete": curve.complete, "distance": curve.distance}
+    for name in ("loss", "accuracy"):
+        measure = curve.points(name)
+        values = np.full(len(grid), np.nan)
+        values[places] = measure.value[on]
+        found[name] = numbers(values)
+        barrier = curve.barrier(name)
+        word = "barrier" if name == "loss" else "accuracy barrier"
+        found |= {
+            word: float(barrier.value),
+            f"{word} interval": intervals(barrier),
+            f"{word} at": curve.peak(name),
+        }
+        if measure.low is not None and measure.high is not None:
+            both = np.full((len(grid), 2), np.nan)
+            both[places] = np.stack([measure.low, measure.high], -1)[on]
+            found[f"{name} interval"] = numbers(both)
+    found["perplexity"] = numbers(np.exp(np.array(found["loss"], float)))
+    if not on.all():
+        rest = {name: curve.points(name).value[~on] for name in ("loss", "accuracy")}
+        found["finer"] = {"t": numbers(curve.t[~on])} | {n: numbers(x) for n, x in rest.items()}
+    return found
+
+
+def _relative(record: BarrierReport, stage: str) -> dict[str, Any]:
+    measure = record.relative(stage)
+    if measure is None or stage == "none":
+        return {}
+    return {
+        "relative to none": float(measure.value),
+        "relative to none interval": intervals(measure),
+    }
+
+
+def of_merge(record: MergeReport) -> dict[str, Any]:
+    """The loss and accuracy of A, the merge and the other end."""
+    loss, right = (record.curve.points(name) for name in ("loss", "accuracy"))
+    above = record.curve.excess("loss")
+    return {
+        "a": record.a,
+        "b": record.b,
+        "note": "A merge is a new function: it computes neither what A does nor what B does.",
+        "stage": record.curve.stage,
+        "scope": record.scope,
+        "scrambled": record.scrambled,
+        "t": record.t,
+        "target": record.target,
+        "loss": dict(zip(("a", "merge", "other end"), numbers(loss.value), strict=True)),
+        "accuracy": dict(zip(("a", "merge", "other end"), numbers(right.value), strict=True)),
+        "above the chord": record.above,
+        "above the chord interval": None if above.low is None else intervals(above)[1],
+        "parameters": record.parameters,
+        "text": record.run.text,
+        "tokens": record.run.tokens,
+        "windows": record.run.windows,
+        "seconds": record.run.seconds,
+    }
+
+
+def of_slice(record: LossSlice) -> dict[str, Any]:
+    """The loss at every place of the grid, rows y, columns x."""
+    return {
+        "a": record.a,
+        "b": record.b,
+        "stage": record.stage,
+        "x": numbers(record.x),
+        "y": numbers(record.y),
+        "loss": numbers(record.loss),
+        "accuracy": numbers(record.accuracy),
+        "places": dict(zip(("a", "b", "aligned b"), numbers(record.places), strict=True)),
+        "length": record.length,
+        "target": record.target,
+        "complete": record.complete,
+        "text": record.run.text,
+        "tokens": record.run.tokens,
+        "seconds": record.run.seconds,
+    }
+
+
+def of_orders(record: HeadOrders) -> dict[str, Any]:
+    """Every order with its objective and its barrier; `chosen` is the alignment's."""
+    barriers = [one.barrier() for one in record.curves]
+    return {
+        "a": record.a,
+        "b": record.b,
+        "layer": record.layer,
+        "chosen": record.chosen,
+        "naive barrier": float(record.naive.barrier().value),
+        "orders": [list(order) for order in record.orders],
+        "objective": numbers(record.objective),
+        "barrier": numbers(np.array([float(one.value) for one in barriers])),
+        "barrier interval": [intervals(one) for one in barriers],
+        "complete": record.complete,
+        "text": record.run.text,
+        "tokens": record.run.tokens,
+        "seconds": record.run.seconds,
+    }

@@ -1,0 +1,1 @@
+"""The line between two models: interpolation, barriers, merges, slices."""

@@ -1,0 +1,93 @@
+"""The answer to `Orders`: the barrier of every order of the heads of one layer."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from engine.alignment.stages import solve_heads
+from engine.attention import orders as attention
+from engine.attention.pairs import Pair, pair
+from engine.checkpoint import Checkpoint
+from engine.elements import Element, Ordered
+from engine.errors import Progress, Refused, part, silent
+from engine.line import scopes
+from engine.line.gauges import Work
+from engine.line.interpolate import ends
+from engine.line.sampling import grid
+from engine.line.setting import shared
+from engine.line.trip import run, trip
+from engine.questions import Barrier, Heads, Orders
+from engine.records import Curve, HeadOrders
+from engine.symmetry import Symmetry
+
+
+def every(a: Checkpoint, b: Checkpoint, asked: Orders, progress: Progress = silent) -> HeadOrders:
+    """Each order with its own Stage 2, only the layer's attention moving; hands over as it goes.
+
+    Errors: Refused for a layer that is not there and for one with too many orders.
+    """
+    began = time.perf_counter()
+    how = Heads(
+        asked.a, asked.b, asked.layer, using=asked.using, tokens=max(asked.tokens, 256),
+        text=asked.text, device=asked.device, dtype=asked.dtype,
+    )  # fmt: skip
+    both = pair(a, b.spelled_like(a), how, part(progress, 0, 0.05))
+    found = ranked(both)
+    heads = scopes.attention(a.family, a.headers)
+    inside = frozenset(name for name in heads if a.family.row(name).layer == asked.layer)
+    line = ends(a, b, inside, device=asked.device, dtype=asked.dtype)
+    aligned = Barrier(asked.a, asked.b, text=asked.text, device=asked.device)
+    here = trip(Work(line, aligned, shared(line)), asked, part(progress, 0.05, 0.1))
+    inner = grid(asked.points)[1:-1].tolist()
+    naive = here.points("as it is", both.outer, inner)
+    names = [order(found, number) for number in range(len(found.cost))]
+    mine = chosen(both, found)
+    curves: list[Curve] = []
+
+    def record(*, complete: bool) -> HeadOrders:
+        return HeadOrders(
+            a.name, b.name, asked.layer, tuple(names), found.cost, mine,
+            tuple(curves), naive, complete, run(here.exam, asked, began),
+        )  # fmt: skip
+
+    for number, name in enumerate(names):
+        outer, deep = attention.elements(both, found, number)
+        curves.append(here.points(" ".join(map(str, name)), gauge(both, {**outer, **deep}), inner))
+        share = 0.1 + 0.9 * (number + 1) / len(names)
+        progress(share, f"order {number + 1} of {len(names)}", record(complete=False))
+    return record(complete=True)
+
+
+def ranked(both: Pair) -> attention.Orders:
+    """All orders of a layer. Errors: Refused where there are more than are tried."""
+    found = attention.orders(both)
+    if found is None or len(found.cost) > attention.TRIED:
+        count = attention.count(both.sizes["grp"], both.per_group)
+        raise Refused(
+            f"Layer {both.layer} of {both.a.name} has {count:,} orders of its heads, and at most "
+            f"{attention.TRIED} are tried: take a model with fewer heads."
+        )
+    return found
+
+
+def chosen(both: Pair, found: attention.Orders) -> int:
+    """The number of the order that the alignment takes."""
+    solved = solve_heads(both.family, both.sizes, both.theirs, both.mine).elements
+    grp, head = solved["grp"], solved["head"]
+    assert isinstance(grp, Ordered)
+    assert isinstance(head, Ordered)
+    return found.find(grp, head)
+
+
+def order(found: attention.Orders, number: int) -> tuple[int, ...]:
+    """B's head at each of A's places."""
+    groups, places = found.at(number)
+    inside = [found.parts.inside[place].tolist() for place in places]
+    each = zip(groups, inside, strict=True)
+    return tuple(group * len(heads) + head for group, heads in each for head in heads)
+
+
+def gauge(both: Pair, elements: Mapping[str, Element]) -> Symmetry:
+    """The residual part of the alignment with some elements of the layer."""
+    keyed = {both.family.key(name, both.layer): e for name, e in elements.items()}
+    return replace(both.outer, elements={**both.outer.elements, **keyed})
