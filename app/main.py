@@ -9,13 +9,14 @@ if str(ROOT) not in sys.path:  # `streamlit run` puts app/ on the path, not the 
 
 import streamlit as st  # noqa: E402
 
-from app import inputs, outputs  # noqa: E402
+from app import inputs, outputs, session  # noqa: E402
 
 LOGO = ROOT / "assets" / "logo.svg"
 
 st.set_page_config(page_title="Gaugescope", page_icon=str(LOGO), layout="wide")
 st.logo(str(LOGO), size="large")
 
+session.hold()
 with st.sidebar:  # before the navigation, which writes the address
     inputs.choose_pair()
     inputs.choose_device()
@@ -52,10 +53,30 @@ page = st.navigation(
                 url_path="residual",
             ),
             st.Page(
+                ROOT / "pages" / "neurons.py",
+                title="Neurons",
+                icon=":material/scatter_plot:",
+                url_path="neurons",
+            ),
+            st.Page(
                 ROOT / "pages" / "heads.py",
                 title="Heads",
                 icon=":material/schema:",
                 url_path="heads",
+            ),
+        ],
+        "Between two models": [
+            st.Page(
+                ROOT / "pages" / "alignment.py",
+                title="Alignment",
+                icon=":material/align_horizontal_left:",
+                url_path="alignment",
+            ),
+            st.Page(
+                ROOT / "pages" / "barrier.py",
+                title="Barrier",
+                icon=":material/landscape:",
+                url_path="barrier",
             ),
         ],
         "Layers": [
@@ -76,6 +97,14 @@ page = st.navigation(
                 title="Gap in training",
                 icon=":material/stacked_line_chart:",
                 url_path="gap",
+            ),
+        ],
+        "Results": [
+            st.Page(
+                ROOT / "pages" / "published.py",
+                title="Published and measured here",
+                icon=":material/fact_check:",
+                url_path="published",
             ),
         ],
     }

@@ -15,9 +15,10 @@ from engine.sources import SMOLLM2
 from engine.store import Store
 
 RESULTS = Path(__file__).resolve().parent / "results"
-TITLE = """# Results on SmolLM2-135M-Instruct
+TITLE = """# Results that ship
 
-Computed by `python -m assets.make_layers`, each by one command.
+`lmc.json`: barriers between models from different seeds, by `python -m assets.make_lmc`. The rest
+are on SmolLM2-135M-Instruct: computed by `python -m assets.make_layers`, each by one command.
 
 ```
 """
@@ -32,7 +33,7 @@ def shipped() -> Iterator[Question]:
 
 def main() -> None:
     """Answer every question anew."""
-    shutil.rmtree(RESULTS, ignore_errors=True)
+    shutil.rmtree(RESULTS / "records", ignore_errors=True)
     store = Store(RESULTS)
     for question in shipped():
         bar = tqdm(total=100, desc=question.verb)

@@ -143,6 +143,8 @@ WRITERS = (
     "down_proj.weight",
     "down_proj",
     "output.dense.weight",
+    "fc2.weight",
+    "Wo.weight",
 )
 """The matrices through which blocks add to the stream, as transformers names them in memory."""
 
@@ -155,14 +157,19 @@ def waves(places: int, width: int) -> Tensor:
 
 
 def fresh(name: str) -> PreTrainedModel:
+    """An untrained model of one name."""
+    shape = SHAPES[name]
+    return drawn(shape, shape.phases[0].seed)
+
+
+def drawn(shape: Shape, seed: int) -> PreTrainedModel:
     """An untrained model: gains 1, matrices at 1/√width.
 
     What blocks add to the stream is drawn ten times smaller than the class would draw it; biases
     are drawn at 0.1, for no gradient reaches those of keys that are not rotated. An encoder starts
     from `waves` for its places: with random ones it learns more slowly.
     """
-    shape = SHAPES[name]
-    torch.manual_seed(shape.phases[0].seed)
+    torch.manual_seed(seed)
     model = shape.model(shape.config(**shape.attributes))
     state: dict[str, Tensor] = {}
     for key, value in model.state_dict().items():

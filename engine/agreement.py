@@ -1,7 +1,7 @@
 """When one symmetry group acts on two checkpoints: same table, same sizes, same function."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,9 +21,16 @@ BASE = 10000.0
 
 
 def differences(
-    a: "Family", config_a: Mapping[str, Any], b: "Family", config_b: Mapping[str, Any]
+    a: "Family",
+    config_a: Mapping[str, Any],
+    b: "Family",
+    config_b: Mapping[str, Any],
+    but: Collection[str] = (),
 ) -> Iterator[tuple[str, Any, Any]]:
-    """(attribute, value of a, value of b) wherever the two functions cannot be one orbit."""
+    """(attribute, value of a, value of b) wherever the two functions cannot be one orbit.
+
+    `but`: coordinates whose sizes may differ, unless others contain them (neurons of experts).
+    """
     if a != b:
         yield "model_type", config_a["model_type"], config_b["model_type"]
         return
@@ -31,8 +38,8 @@ def differences(
         yield a.depth, a.layers(config_a), a.layers(config_b)
     sizes = a.sizes(config_a), a.sizes(config_b)
     for name in a.free:
-        if sizes[0][name] != sizes[1][name]:
-            coordinate = a.coordinates[name]
+        coordinate = a.coordinates[name]
+        if sizes[0][name] != sizes[1][name] and (name not in but or coordinate.over):
             yield f"{coordinate.size} ({coordinate.title})", sizes[0][name], sizes[1][name]
     values = compared(a, config_a), compared(a, config_b)
     for name in values[0]:

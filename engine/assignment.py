@@ -21,13 +21,23 @@ def solve(score: Float[np.ndarray, "n n"]) -> tuple[Int[np.ndarray, " n"], bool]
     return linear_sum_assignment(score, maximize=True)[1].astype(np.int64), False
 
 
+def matching(
+    score: Float[np.ndarray, "n m"],
+) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " k"]]:
+    """Rows and columns of the highest sum that uses all rows, or all columns if those are fewer."""
+    if score.shape[0] == score.shape[1]:
+        return np.arange(len(score)), solve(score)[0]
+    rows, columns = linear_sum_assignment(score, maximize=True)
+    return rows.astype(np.int64), columns.astype(np.int64)
+
+
 def margins(
-    score: Float[np.ndarray, "n n"], permutation: Int[np.ndarray, " n"]
+    score: Float[np.ndarray, "n m"], permutation: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
     """score[i, π(i)] minus the best other entry of row i (negative where another is better)."""
     rows = np.arange(len(score))
-    if len(score) == 1:
-        return np.full(1, np.inf, score.dtype)
+    if score.shape[1] == 1:
+        return np.full(len(score), np.inf, score.dtype)
     top = np.partition(score, -2, axis=1)[:, -2:]
     chosen = score[rows, permutation]
     other = np.where(chosen == top[:, 1], top[:, 0], top[:, 1])

@@ -6,7 +6,7 @@ line), 2 usage.
 
 import typer
 
-from engine.commands import layers, models, pairs, pruning
+from engine.commands import experts, layers, line, matching, models, pairs, pruning
 from engine.errors import Interrupted, Refused
 
 INTERRUPTED = 130
@@ -16,18 +16,24 @@ COMMANDS = (
     models.scramble,
     pairs.related,
     pairs.align,
-    pairs.match,
+    matching.match,
     pairs.heads,
     pairs.turn,
+    experts.experts,
     models.lab,
     layers.layers,
     layers.cut,
     pruning.prune,
     layers.continuation,
     layers.gap,
+    line.barrier,
+    line.merge,
+    line.line,
+    line.slice_,
+    line.orders,
 )
 """Every command, in the order in which --help lists them."""
-NAMES = {"continuation": "continue"}
+NAMES = {"continuation": "continue", "slice_": "slice"}
 """Commands that are called by a word of Python."""
 
 app = typer.Typer(

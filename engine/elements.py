@@ -40,6 +40,8 @@ class Element(Protocol):
 
 
 def _gather(x: Tensor, order: Tensor) -> Tensor:
+    if torch.equal(order, torch.arange(order.shape[-1]).expand(order.shape)):
+        return x
     if order.ndim == 1:
         return x.index_select(-1, order.to(x.device))
     return torch.take_along_dim(x, order.to(x.device).unsqueeze(-2), dim=-1)

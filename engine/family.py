@@ -54,6 +54,11 @@ class Family:
     def _found(self) -> dict[str, Row | None]:
         return {}
 
+    @cached_property
+    def derived(self) -> dict[object, tuple[object, "Family"]]:
+        """Tables that were made from this one, by what they were made for, which is kept too."""
+        return {}
+
     def find(self, tensor: str) -> Row | None:
         """The row of a tensor by its name on disk; None if the table has none."""
         if tensor not in self._found:

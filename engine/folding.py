@@ -109,8 +109,11 @@ def _gained(
 
 def _said(table: Family, sizes: Sizes) -> Family:
     """A table that needs no configuration to know its sizes."""
-    said = {n: replace(c, size=str(sizes[n])) for n, c in table.coordinates.items()}
-    return replace(table, coordinates=said)
+    key = tuple(sorted(sizes.items()))
+    if key not in table.derived:
+        said = {n: replace(c, size=str(sizes[n])) for n, c in table.coordinates.items()}
+        table.derived[key] = key, replace(table, coordinates=said)
+    return table.derived[key][1]
 
 
 def _shifted(

@@ -125,9 +125,15 @@ def configuration(family: "Family", config: "Config", stack: Sequence[int]) -> d
 
     Lists with an entry for each layer go along, as transformers fills them in where they are left
     out; a number of first layers becomes how many of them are there; a period goes, since the list
-    says it. Errors: Refused for an attribute by which the number of a layer enters the computation.
+    says it. Errors: Refused for an attribute by which the number of a layer enters the computation,
+    and for another first layer where only the old one can be the first.
     """
     parts = family.by_layer
+    if parts.first and stack[0] != 0:
+        raise Refused(
+            f"The first layer of {family.name} {parts.first}, and transformers builds no other as "
+            "the first: keep layer 0."
+        )
     for name in parts.indexed:
         if family.sets(config, name) and list(stack) != list(range(len(stack))):
             raise Refused(

@@ -30,6 +30,7 @@ class ByLayer:
     counted: tuple[str, ...] = ()  # how many of the first layers are of one kind
     periodic: tuple[str, ...] = ()  # every how many layers there is one of another kind
     indexed: tuple[str, ...] = ()  # switches by which a layer's number enters the computation
+    first: str = ""  # what the first layer lacks, where no other can stand in its place
 
 
 @dataclass(frozen=True)

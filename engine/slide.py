@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import torch
 from torch import Generator, Tensor
@@ -72,8 +72,12 @@ def _own_legs(table: Family, blind: Blind) -> Iterator[Leg]:
 
 
 def _matches(name: str, present: set[str]) -> bool:
-    pattern = _pattern(name)
-    return any(pattern.fullmatch(found) for found in present)
+    return any(_stands_for(name, found) for found in present)
+
+
+@lru_cache(2**14)
+def _stands_for(name: str, found: str) -> bool:
+    return _pattern(name).fullmatch(found) is not None
 
 
 @cache
@@ -83,6 +87,12 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 def family_of_blind(family: Family, blind: Blind) -> Family:
     """The table of a blind direction made of factors: its own leg acts, all others stand still."""
+    if id(blind) not in family.derived:
+        family.derived[id(blind)] = blind, _table_of(family, blind)
+    return family.derived[id(blind)][1]
+
+
+def _table_of(family: Family, blind: Blind) -> Family:
     still = {n: replace(c, group=Trivial("stands still")) for n, c in family.coordinates.items()}
     own = Coordinate(blind.title, blind.group, blind.size, blind.over, blind.why)
     return replace(

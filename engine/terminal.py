@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from engine.errors import Progress, Refused
 from engine.questions import Question
-from engine.records import ResidualMatch, plain
+from engine.records import ResidualMatch, named_arrays, plain
 from engine.store import Store, default_root
 
 T = TypeVar("T")
@@ -68,6 +68,12 @@ def save_match(record: ResidualMatch, out: Path) -> None:
     found |= {"correlation": record.correlation, "depths": np.array(record.depths)}
     with _written(out):
         np.savez_compressed(out, allow_pickle=False, **found)
+
+
+def save_arrays(record: Any, out: Path) -> None:
+    """Every array of a record as `.npz`, those inside a part with its name in front."""
+    with _written(out):
+        np.savez_compressed(out, allow_pickle=False, **named_arrays(record))
 
 
 def one_of(text: str, tokens: str) -> str:

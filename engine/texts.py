@@ -36,8 +36,9 @@ def tokens(
 
     Windows have `longest` tokens, or as many as the model has positions.
 
-    `text` is "default", a text file, or a JSON file that holds lists of ids (for checkpoints
-    without a tokenizer). Refused where the text is too short or an id is not in the vocabulary.
+    `text` is "default", a text file, a .jsonl file with a document in each line, or a .json file
+    that holds lists of ids (for checkpoints without a tokenizer). Refused where the text is too
+    short or an id is not in the vocabulary.
     """
     if text.endswith(".json"):
         return _ids(Path(text), checkpoint)
@@ -47,7 +48,7 @@ def tokens(
     if text == DEFAULT and mix in MIXES:
         source = documents(HELD_OUT, MIXES[str(mix)])
     else:
-        source = natural() if text == DEFAULT else iter([_read(Path(text))])
+        source = natural() if text == DEFAULT else iter(_documents(Path(text)))
     encode = tokenizer(checkpoint)
     start = cast("int | None", encode.bos_token_id)
     length = min(longest, positions(checkpoint))
@@ -93,6 +94,29 @@ def special(checkpoint: Checkpoint) -> tuple[int, ...]:
     """The ids of a configuration that carry no text: start of text and padding."""
     found = (checkpoint.config.get(name) for name in ("bos_token_id", "pad_token_id"))
     return tuple(value for value in found if isinstance(value, int))
+
+
+def _documents(path: Path) -> list[str]:
+    """The whole of a text file, or each line of JSON lines: a string, or an object's `text`."""
+    text = _read(path)
+    if path.suffix not in {".jsonl", ".ndjson"}:
+        return [text]
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            found.append(_document(line, f"{path}, line {number}"))
+    return found
+
+
+def _document(line: str, where: str) -> str:
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        raise Refused(f"{where} is no JSON ({error}).") from error
+    words = found.get("text") if isinstance(found, dict) else found
+    if not isinstance(words, str):
+        raise Refused(f'{where} must be a JSON string, or an object with a string "text".')
+    return words
 
 
 def _read(path: Path, kind: str = "Text file", wanted: str = "a UTF-8 text") -> str:

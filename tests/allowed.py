@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app import opening, outputs, pruned
+from app import opening, outputs, written
 from app.settings import Settings
 from engine.questions import Inspect
 from tests import fakes
 
-SHARED = (outputs.results, outputs.registry, opening.places, pruned.places)
+SHARED = (outputs.results, outputs.registry, opening.places, written.places)
 """What a process makes once, from its settings."""
 
 

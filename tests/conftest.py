@@ -12,8 +12,9 @@ from hypothesis import settings
 
 CHECKED = (
     "action", "alignment.candidates", "alignment.gauges", "alignment.heads", "alignment.listening",
-    "alignment.neurons", "alignment.one_pass", "alignment.proposals", "alignment.refinement",
-    "alignment.relatedness", "alignment.sweeps", "assignment", "elements", "groups", "symmetry",
+    "alignment.neuron_scores", "alignment.neurons", "alignment.one_pass", "alignment.proposals",
+    "alignment.refinement", "alignment.relatedness", "alignment.sweeps", "assignment", "elements",
+    "groups", "symmetry",
 )  # fmt: skip
 """Modules of the engine whose annotations, shapes included, are checked at every call."""
 

@@ -12,6 +12,7 @@ import torch
 from engine.action import act
 from engine.checkpoint import open_checkpoint, save_checkpoint
 from engine.elements import Ordered
+from engine.questions import Barrier
 from engine.symmetry import sample
 
 BENCH = Path(__file__).parent / "bench"
@@ -85,3 +86,19 @@ def test_the_port_of_git_rebasin_finds_orders_but_no_signs(tmp_path: Path) -> No
     )
     assert near < 1e-6
     assert far > 0.1
+
+
+def test_lines_between_two_models_are_measured(built: Built) -> None:
+    bench = script("bench_barrier")
+    a = str(built("llama_gqa"))
+    asked = Barrier(
+        a, a, points=3, stages=bench.STAGES, adaptive=False, scrambled=True, tokens=48, length=12
+    )
+    found = bench.bench(a, a, asked, 1)
+    run = found["five_stages"]
+    assert run["planned_models"] == 15
+    assert run["ours"]["models"] == 2 + 5
+    assert run["over_planned_passes"] > 0
+    for scope in bench.SCOPES:
+        for other in ("rebuilt", "written_and_loaded"):
+            assert found[scope][other]["times_faster"] > 0

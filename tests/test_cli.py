@@ -393,7 +393,7 @@ def test_a_device_or_dtype_that_is_not_there_writes_nothing(
 
 
 @pytest.mark.parametrize(
-    "place", ["engine.alignment.comparison.compare_logits", "engine.commands.pairs.plain"]
+    "place", ["engine.alignment.comparison.compare_logits", "engine.questions.pairs.plain"]
 )
 def test_an_interrupted_alignment_leaves_nothing(
     place: str,

@@ -49,7 +49,8 @@ from tests.reordered import (
 )
 
 Open = Callable[[str], Opened]
-CAUSAL = tuple(name for name in WITH_OUTPUT if not name.startswith(("bert", "vit")))
+ENCODERS = ("bert", "modernbert", "vit")
+CAUSAL = tuple(name for name in WITH_OUTPUT if not name.startswith(ENCODERS))
 PLAIN_HEADS = ("cohere", "gpt2", "gptj", "llama_gqa", "opt", "phi3")
 """With a scale of the logits, with a bias, tied and untied."""
 
@@ -68,7 +69,7 @@ def sample(variant: str) -> list[Stack]:
     return [
         stack("replace", LAYERS, 1, 2),
         stack("swap", LAYERS, 0, 2),
-        stack("average", LAYERS, 0, 2),
+        stack("average", LAYERS, 1, 3),
         stack("delete", LAYERS, 1),
         stack("skip", LAYERS, 0, 2),
         (0, 0, 1, 1, 2, 3),

@@ -17,7 +17,8 @@ from app.charts.theme import DARK, LIGHT
 from app.sentences import cuts as cut_verdicts
 from app.sentences import gaps as gap_verdicts
 from app.sentences import layers as layer_verdicts
-from engine import exports, published
+from engine import published
+from engine.exports import layers as exports
 from engine.layers.selection import HOWS
 from engine.records import Measure
 from tests import fake_layers as fakes

@@ -147,6 +147,27 @@ def value(task: Descent, g: Symmetry) -> float:
     return gap / own
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"signs": False}, {"neurons": "published"}, {"stage2": "orthogonal"}],
+    ids=lambda options: next(iter(options), "plain"),
+)
+@pytest.mark.parametrize("architecture", ["gpt2", "llama_gqa", "mixtral", "opt", "qwen3"])
+def test_strangers_never_end_farther_apart_than_they_began(
+    architecture: str, options: dict, built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The law: what is returned leaves no more than the identity, and no sweep more than before."""
+    a = open_checkpoint(built(architecture))
+    b = open_checkpoint(tiny.build(architecture, tmp_path / "b", seed=5))
+    task = task_of(a, b, sweeps=2, **options)
+    g, rows = descend(task, {"identity": None, "embedding": start_from_embedding(a, b)})
+    start = value(task, Symmetry(a.family, a.config, {}))
+    assert rows[0].before == pytest.approx(start, rel=1e-5)
+    assert value(task, g) <= start * (1 + 1e-6)
+    assert value(task, g) == pytest.approx(min(row.after for row in rows), rel=1e-4)
+    assert all(row.after <= row.before * (1 + 1e-6) for row in rows)
+
+
 @pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
 def test_twins_of_every_kind_meet(
     architecture: str, built: Callable[[str], Path], tmp_path: Path

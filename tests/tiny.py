@@ -29,6 +29,9 @@ from transformers import (
     MistralForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    ModernBertForSequenceClassification,
     PreTrainedConfig,
     PreTrainedModel,
     Qwen2Config,
@@ -60,6 +63,16 @@ SIZES = {
 GROUPED = {"num_attention_heads": 6, "num_key_value_heads": 3}
 EXPERTS = {**GROUPED, "num_experts_per_tok": 3, "moe_intermediate_size": 12}
 ENCODER = {"num_attention_heads": 3, "max_position_embeddings": 16}
+MODERN = {
+    **ENCODER,
+    "pad_token_id": 0,
+    "cls_token_id": 1,
+    "sep_token_id": 2,
+    "local_attention": 4,
+    "global_attn_every_n_layers": 2,
+    "norm_eps": 1e-7,
+}
+BIASES = {"attention_bias": True, "mlp_bias": True, "classifier_bias": True}
 IMAGES = {"num_attention_heads": 3, "image_size": 12, "patch_size": 4, "encoder_stride": 4}
 
 ARCHITECTURES: Mapping[str, tuple[type[PreTrainedConfig], type[PreTrainedModel], dict]] = {
@@ -105,6 +118,17 @@ ARCHITECTURES: Mapping[str, tuple[type[PreTrainedConfig], type[PreTrainedModel],
     "bert_two_classes": (BertConfig, BertForSequenceClassification, ENCODER),
     "bert_bare": (BertConfig, BertModel, ENCODER),
     "bert_old": (BertConfig, BertForPreTraining, ENCODER),
+    "modernbert_masked": (ModernBertConfig, ModernBertForMaskedLM, MODERN),
+    "modernbert_untied": (
+        ModernBertConfig,
+        ModernBertForMaskedLM,
+        {**MODERN, **BIASES, "tie_word_embeddings": False},
+    ),
+    "modernbert_classifier": (
+        ModernBertConfig,
+        ModernBertForSequenceClassification,
+        {**MODERN, **BIASES, "num_labels": 3},
+    ),
     "vit": (ViTConfig, ViTForImageClassification, {**IMAGES, "num_labels": 5}),
     "vit_no_biases": (ViTConfig, ViTForImageClassification, {**IMAGES, "qkv_bias": False}),
     "vit_masked": (ViTConfig, ViTForMaskedImageModeling, IMAGES),

@@ -31,11 +31,16 @@ class Number:
     @property
     def text(self) -> str:
         """The value and its interval in few characters."""
+        return self.said(2)
+
+    def said(self, digits: int) -> str:
+        """The same in some digits."""
         if np.isnan(self.value):
             return "not measured"
         if self.low is None or self.high is None or np.isnan([self.low, self.high]).any():
-            return number(self.value)
-        return f"{number(self.value)} [{number(self.low)}, {number(self.high)}]"
+            return number(self.value, digits)
+        low, high = (number(end, digits) for end in (self.low, self.high))
+        return f"{number(self.value, digits)} [{low}, {high}]"
 
 
 def at(measure: Measure, *index: int) -> Number:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style_render import StylerRenderer
 
-from engine.records import AlignmentReport, Assignment, Experiment, ResidualMatch
+from engine.records import AlignmentReport, Assignment, Experiment, ResidualMatch, named_arrays
 
 
 def sign_mark(sign: int) -> str:
@@ -149,6 +149,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def as_npz(record: Any) -> bytes:
+    """Every array of a record as NPZ (no pickled objects)."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **named_arrays(record))
+    return buffer.getvalue()
 
 
 def gauge_npz(record: ResidualMatch, depth: int) -> bytes:

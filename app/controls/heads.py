@@ -9,8 +9,8 @@ import streamlit as st
 
 from app import session
 from app.charts.heads import CLICK, TERMS, Cell, Term
+from app.controls.matrix import ORDERS
 from app.controls.model import Chosen
-from app.controls.residual import ORDERS
 from app.inputs import chosen_device
 from engine.questions import Heads, Stage2, Turn, Using
 from engine.records import HeadsReport, Turns

@@ -61,13 +61,19 @@ def question(model: Chosen) -> Layers:
     )
 
 
-def text(tokens: int, length: int) -> tuple[int, int]:
-    """How many tokens are read, and how long a window of them is, from what a question starts."""
-    tokens = st.select_slider("Tokens", TOKENS, tokens, width=300, **session.linked(session.COUNT))
+AMOUNT = (session.COUNT, session.LENGTH)
+
+
+def text(tokens: int, length: int, keys: tuple[str, str] = AMOUNT) -> tuple[int, int]:
+    """How many tokens are read, and how long a window of them is, from what a question starts.
+
+    A page whose question starts elsewhere has `keys` of its own: values go along between pages.
+    """
+    tokens = st.select_slider("Tokens", TOKENS, tokens, width=300, **session.linked(keys[0]))
     length = st.select_slider(
         "Tokens of a window", LENGTHS, length, width=300,
         help="Intervals resample windows: they need 16 or more.",
-        **session.linked(session.LENGTH),
+        **session.linked(keys[1]),
     )  # fmt: skip
     return int(tokens), int(length)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from app import outputs, pruned, session
+from app import outputs, pruned, session, written
 from app.charts import cuts, drawing
 from app.charts.theme import LIGHT
 from app.controls import cutting as controls
@@ -19,7 +19,7 @@ from app.sections.layers import figure
 from app.sentences import cuts as sentences
 from app.sentences import words
 from app.settings import settings
-from engine import exports
+from engine.exports import layers as exports
 from engine.questions import Cut
 from engine.records import CutCost, CutReport
 
@@ -138,7 +138,7 @@ def write(model: Chosen, report: CutReport, n: int, mine: tuple[int, ...]) -> Pr
         return asked
     about = f"To {asked.out}; the model itself is not changed."
     title = f"Write without {sentences.cut(asked.drop)}"
-    place = outputs.measured(asked, title, "Write the checkpoint", about, pruned.places())
+    place = outputs.measured(asked, title, "Write the checkpoint", about, written.places())
     if place is not None:
         st.markdown(f"Written: `{place}`. It opens here as a folder, if that is an allowed one.")
     return asked

@@ -13,7 +13,7 @@ from app.outputs import Download
 from app.sections.heads import look, picture
 from app.sections.layers import figure
 from app.sentences import gaps as sentences
-from engine import exports
+from engine.exports import layers as exports
 from engine.published import SOURCE
 from engine.questions import Gap
 from engine.records import GapTrajectory

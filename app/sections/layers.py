@@ -19,7 +19,7 @@ from app.outputs import Download
 from app.sections.heads import listed, look, picture
 from app.sentences import layers as sentences
 from app.sentences import words
-from engine import exports
+from engine.exports import layers as exports
 from engine.questions import Layers
 from engine.records import Continuation, LayerMaps, PublishedMaps
 

@@ -8,7 +8,7 @@ from app.charts.theme import shade
 from app.outputs import Download
 from app.sentences import verdicts, words
 from engine.errors import Refused
-from engine.questions import Align, Check, Inspect
+from engine.questions import Align, Check, Inspect, Related
 from engine.records import AlignmentReport, ModelCard, SelfTest
 
 TOUR = {
@@ -24,13 +24,15 @@ TOUR = {
     "move. Does the output? Some changes hold exactly, others break as they must.",
     "Open Residual.": "There you see which coordinate of B is which of A, one by "
     "one, and why a match that ignores flipped signs stops half way.",
+    "Put B into A's coordinates.": "On Alignment, see first whether the two are related at all, "
+    "then how the objective falls, which coordinates explain the distance, and write the result.",
     "Bring your own models.": "Change A or B in its card: a folder with safetensors, or an id on "
     "the hub. The address in your browser follows; send it to share the view.",
 }
 
 
 def tour() -> None:
-    """Seven steps through the program."""
+    """Steps through the program."""
     with st.popover("Guided tour", icon=":material/tour:"):
         for number, (title, text) in enumerate(TOUR.items(), start=1):
             st.markdown(f"**{number}. {title}** {text}")
@@ -117,7 +119,7 @@ def theory() -> None:
     )
 
 
-def take_away(question: Align, report: AlignmentReport) -> None:
+def take_away(question: Align, report: AlignmentReport, related: Related | None) -> None:
     """Downloads and command lines."""
 
     def csv() -> str:
@@ -136,4 +138,5 @@ def take_away(question: Align, report: AlignmentReport) -> None:
         ),
     ]
     commands = [Inspect(question.a).command, Inspect(question.b).command, question.command]
+    commands += [] if related is None else [related.command]
     outputs.take_away(files, commands)

@@ -7,20 +7,30 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from engine.alignment.gauges import fit_factor
+from engine.alignment.close import (
+    CLOSE,
+    ROWS,
+    SAMPLE,
+    WORTH,
+    distances,
+    moments,
+    part,
+    stands,
+)
+from engine.alignment.gauges import fit_factor, fit_factor_nearby
 from engine.alignment.heads import gather
 from engine.alignment.stages import one_expert, relative
-from engine.assignment import solve
+from engine.alignment.widths import Both, both_have, completed
+from engine.assignment import matching
 from engine.axes import Mark, Sizes
 from engine.elements import Element, Ordered
 from engine.family import Family
 from engine.groups import Monomial
 from engine.questions import NeuronCost
 
-SURE = 0.9
 Tensors = Mapping[str, Tensor]
-Rows = Mapping[Mark, Float[Tensor, "_ n"]]
-Inner = Mapping[Mark, Float[Tensor, "n n"]]
+Rows = Mapping[Mark, Float[Tensor, "_ _"]]
+Inner = Mapping[Mark, Float[Tensor, "_ _"]]
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,15 @@ class Heard:
         return self.weight * float(chosen.double().mean())
 
 
+@dataclass(frozen=True)
+class Judged:
+    """How orders of neurons are found and judged."""
+
+    cost: NeuronCost = "invariant"
+    heard: Heard | None = None
+    both: Both | None = None  # numbers of neurons, where they differ and layers are padded
+
+
 def best_neurons(
     family: Family,
     sizes: Sizes,
@@ -44,91 +63,118 @@ def best_neurons(
     *,
     word: str,
     now: Element | None,
-    cost: NeuronCost,
-    heard: Heard | None = None,
+    how: Judged,
 ) -> dict[str, Element]:
     """The best of all candidates, expert by expert where experts contain neurons."""
     group = family.coordinates[word].group
     assert isinstance(group, Monomial)
     if not family.coordinates[word].over:
         x, y = (gather(family, sizes, z, word, dtype=torch.float32) for z in (a, b))
-        return {word: _best(group, x, y, now, cost, heard)}
+        return {word: _best(group, x, y, now, how)}
     found = []
     for e in range(sizes["exp"]):
         inside = (one_expert(family, z, e) for z in (a, b))
         x, y = (gather(family, sizes, z, word, dtype=torch.float32) for z in inside)
-        found.append(_best(group, x, y, now and now.take(torch.tensor(e)), cost, None))
+        found.append(_best(group, x, y, now and now.take(torch.tensor(e)), Judged(how.cost)))
     order = torch.stack([one.permutation for one in found])
     return {word: Ordered(order, torch.stack([one.scale for one in found]))}
 
 
-def _best(
-    group: Monomial,
-    x: Rows,
-    y: Rows,
-    now: Element | None,
-    cost: NeuronCost,
-    heard: Heard | None,
-) -> Ordered:
-    fine = cost == "published"
-    orders = list(_orders(group, x, y, cost, heard))
+def _best(group: Monomial, x: Rows, y: Rows, now: Element | None, how: Judged) -> Ordered:
+    fine, heard, both = how.cost == "published", how.heard, how.both
+    known = None if heard or fine or both else certain(group, x, y, now)
+    if known is not None:
+        return known
+    orders = list(_orders(group, x, y, how))
     if isinstance(now, Ordered):
         orders.append(now.permutation)
-    judged = [with_factors(group, x, y, order, fit=not fine) for order in orders]
+    judged = [with_factors(group, x, y, order, fit=not fine, both=both) for order in orders]
     values = [value - (heard.gain(found.permutation) if heard else 0.0) for found, value in judged]
     return judged[min(range(len(values)), key=values.__getitem__)][0]
 
 
-def _orders(
-    group: Monomial, x: Rows, y: Rows, cost: NeuronCost, heard: Heard | None
-) -> Iterator[Int[Tensor, " n"]]:
+def _orders(group: Monomial, x: Rows, y: Rows, how: Judged) -> Iterator[Int[Tensor, " n"]]:
     """Orders by each score; those of the weights lead to the activations' when these weigh all.
 
     "published" is git re-basin's (Ainsworth et al. 2023): the sum of all inner products, no sign
-    and no factor. The others: `invariant` and `by_distance`. Where `certain` knows the order, no
-    score is computed.
+    and no factor. The others: `invariant` and `by_distance`.
     """
-    known = None if heard or cost == "published" else certain(group, x, y)
-    if known is not None:
-        yield known
-        return
-    inner = {m: x[m].mT.float() @ y[m].float() for m in x}
-    if cost == "published":
-        yield _solved(torch.stack([*inner.values()]).sum(0))
+    size = next(iter(x.values())).shape[1]
+    n, m = how.both or (size, size)
+    x, y = {k: z[:, :n] for k, z in x.items()}, {k: z[:, :m] for k, z in y.items()}
+    inner = {k: x[k].mT.float() @ y[k].float() for k in x}
+    if how.cost == "published":
+        yield _solved(torch.stack([*inner.values()]).sum(0), size)
         return
     scores = [by_distance(group, x, y, inner)]
+    if how.both:
+        scores[0] = scores[0] - _constant(group, x, y)
     if group.scales:
         scores.append(invariant(x, y, inner))
     for number, score in enumerate(scores):
-        if heard and number == 0:
-            extra = heard.weight * heard.correlation / len(score)
-            yield _solved(2 * score + extra)
-        yield _solved(score)
+        if how.heard and number == 0:
+            extra = how.heard.weight * how.heard.correlation[:n, :m] / size
+            yield _solved(2 * score + extra, size)
+        yield _solved(score, size)
 
 
-def certain(group: Monomial, x: Rows, y: Rows) -> Int[Tensor, " n"] | None:
-    """The order that every fourth row of the gate (or, without factors, of what is written) tells.
+def _constant(group: Monomial, x: Rows, y: Rows) -> Float[Tensor, "n m"]:
+    """What `by_distance` leaves out: a choice of rows or columns would notice."""
+    mine = sum(rows.square().sum(0) for rows in x.values())
+    theirs = sum(rows.square().sum(0) for m, rows in y.items()
+                 if m is Mark.RELABEL or not group.scales)  # fmt: skip
+    return (torch.as_tensor(mine)[:, None] + theirs) / 2
 
-    Only where each neuron's partner has a cosine above `SURE` and is at most half as far (1 − cos)
-    as any other: the models are then close, and no other order can leave less. None elsewhere.
+
+def certain(group: Monomial, x: Rows, y: Rows, now: Element | None) -> Ordered | None:
+    """The best order and factors where a few rows of the gate prove that they are; else None.
+
+    Tried are the present order and everyone's nearest by those rows. Without a gate the rows that
+    are written prove it, unless factors could change them.
     """
     mark = Mark.RELABEL if Mark.RELABEL in x else Mark.WRITE
-    if (mark is Mark.WRITE and group.scales) or len(x[mark][0]) < 2:
+    if mark is Mark.WRITE and group.scales:
         return None
-    one, other = (z[mark][::4].float() for z in (x, y))
-    one, other = (z / z.norm(dim=0).clamp(min=1e-30) for z in (one, other))
-    best = (one.mT @ other).topk(2, dim=1)
-    first, second = best.values.unbind(1)
-    order = best.indices[:, 0]
-    clear = bool(((1 - first) <= (1 - second) / 2).all()) and float(first.min()) > SURE
-    return order if clear and len(order.unique()) == len(order) else None
+    few = part(x[mark]), part(y[mark])
+    for order in _likely(*few, now):
+        fit = isinstance(now, Ordered) or worth_factors(group, x, y, order)
+        found, left = paired(group, x, y, order, fit=fit)
+        more = (part(x[mark], 4 * ROWS), part(y[mark], 4 * ROWS))
+        if any(stands(one, _taken(other, order), left) for one, other in (few, more)):
+            return found
+    return None
 
 
-def _solved(score: Tensor) -> Int[Tensor, " n"]:
-    return torch.from_numpy(solve(score.numpy())[0])
+def worth_factors(group: Monomial, x: Rows, y: Rows, order: Int[Tensor, " n"]) -> bool:
+    """Whether a sample of neurons says that factors take off more than `WORTH` of what is left."""
+    some = order[: max(1, len(order) // SAMPLE)]
+    few = {m: rows[:, : len(some)] for m, rows in x.items()}
+    still = torch.equal(some, torch.arange(len(some)))
+    theirs = {m: z[:, : len(some)] if still else z.index_select(1, some) for m, z in y.items()}
+    here = torch.arange(len(some))
+    (_, least), (_, left) = (paired(group, few, theirs, here, fit=fit) for fit in (True, False))
+    return float(left.sum() - least.sum()) > WORTH * float(left.sum())
 
 
-def by_distance(group: Monomial, x: Rows, y: Rows, inner: Inner) -> Float[Tensor, "n n"]:
+def _likely(
+    one: Float[Tensor, "_ n"], other: Float[Tensor, "_ n"], now: Element | None
+) -> Iterator[Int[Tensor, " n"]]:
+    yield now.permutation if isinstance(now, Ordered) else torch.arange(one.shape[1])
+    nearest = distances(one, other).argmin(1)
+    if len(nearest.unique()) == len(nearest):
+        yield nearest
+
+
+def _taken(rows: Float[Tensor, "_ n"], order: Int[Tensor, " n"]) -> Float[Tensor, "_ n"]:
+    still = torch.equal(order, torch.arange(len(order)))
+    return rows if still else rows.index_select(1, order)
+
+
+def _solved(score: Float[Tensor, "_ _"], size: int) -> Int[Tensor, " n"]:
+    return completed(*matching(score.numpy()), size)
+
+
+def by_distance(group: Monomial, x: Rows, y: Rows, inner: Inner) -> Float[Tensor, "n m"]:
     """Half of what a pair takes off ‖A − B‖², B's neuron in the balance of A's.
 
     ⟨gate, gate⟩ + |c ⟨up, up⟩ + ⟨down, down⟩ / c| − ½ m (r + 1/r), with r = ‖up_A‖ / ‖down_A‖,
@@ -146,7 +192,7 @@ def by_distance(group: Monomial, x: Rows, y: Rows, inner: Inner) -> Float[Tensor
     return inner.get(Mark.RELABEL, 0) + (pull.abs() if group.signs else pull) - own
 
 
-def invariant(x: Rows, y: Rows, inner: Inner) -> Float[Tensor, "n n"]:
+def invariant(x: Rows, y: Rows, inner: Inner) -> Float[Tensor, "n m"]:
     """Minus ‖gate_i − gate_j‖² + λ ‖up_i ⊗ down_i − up_j ⊗ down_j‖², λ balancing both (§5)."""
     own = [{m: rows.square().sum(0) for m, rows in z.items()} for z in (x, y)]
 
@@ -161,23 +207,45 @@ def invariant(x: Rows, y: Rows, inner: Inner) -> Float[Tensor, "n n"]:
 
 
 def with_factors(
-    group: Monomial, x: Rows, y: Rows, order: Int[Tensor, " n"], *, fit: bool
+    group: Monomial,
+    x: Rows,
+    y: Rows,
+    order: Int[Tensor, " n"],
+    *,
+    fit: bool,
+    both: Both | None = None,
 ) -> tuple[Ordered, float]:
-    """The element of an order with the best factors, and the squared distance that it leaves."""
-    x = {m: rows.double() for m, rows in x.items()}
-    theirs = {m: rows[:, order].double() for m, rows in y.items()}
-    own = {m: rows.square().sum(0) for m, rows in theirs.items()}
-    inner = {m: (x[m] * theirs[m]).sum(0) for m in x}
-    factor = torch.ones(len(order), dtype=torch.float64)
-    if group.scales and fit:
-        pair = own[Mark.WRITE], own[Mark.READ], inner[Mark.WRITE], inner[Mark.READ]
-        factor = fit_factor(*pair)
-        factor = factor if group.signs else factor.abs()
-    left = sum(float(rows.square().sum()) for rows in x.values())
-    for mark in x:
-        if mark is Mark.RELABEL:
-            left += float((own[mark] - 2 * inner[mark]).sum())
-        else:
-            z = factor if mark is Mark.WRITE else 1 / factor
-            left += float((z.square() * own[mark] - 2 * z * inner[mark]).sum())
-    return Ordered(order, factor), left
+    """The element of an order with the best factors, and the squared distance that it leaves.
+
+    Neurons that only one model has count nothing and keep the factor 1.
+    """
+    found, left = paired(group, x, y, order, fit=fit)
+    if both:
+        kept = both_have(order, both)
+        found = Ordered(order, torch.where(kept, found.scale, 1.0))
+        left = left[kept]
+    return found, float(left.sum())
+
+
+def paired(
+    group: Monomial, x: Rows, y: Rows, order: Int[Tensor, " n"], *, fit: bool = True
+) -> tuple[Ordered, Float[Tensor, " n"]]:
+    """The same with what each neuron of A leaves.
+
+    ‖a − z b‖² = ‖a − b‖² + 2 (1 − z) ⟨b, a − b⟩ + (1 − z)² ‖b‖² keeps its digits where a ≈ b.
+    """
+    theirs = {m: _taken(rows, order) for m, rows in y.items()}
+    fit = fit and group.scales
+    found = {m: moments(x[m], theirs[m], gap_only=m is Mark.RELABEL or not fit) for m in x}
+    left = torch.stack([z[0] for z in found.values()]).sum(0)
+    if not fit:
+        return Ordered(order, torch.ones(len(order), dtype=torch.float64)), left
+    (gap_w, own_w, pull_w), (gap_r, own_r, pull_r) = found[Mark.WRITE], found[Mark.READ]
+    near = bool((gap_w <= CLOSE * own_w).all() and (gap_r <= CLOSE * own_r).all())
+    factor = (fit_factor_nearby if near else fit_factor)(
+        own_w, own_r, own_w + pull_w, own_r + pull_r
+    )
+    z = factor if group.signs else factor.abs()
+    for one, own, pull in ((1 - z, own_w, pull_w), (1 - 1 / z, own_r, pull_r)):
+        left = left + 2 * one * pull + one.square() * own
+    return Ordered(order, z), left.clamp(min=0)

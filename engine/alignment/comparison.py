@@ -3,7 +3,8 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,12 @@ from torch import Tensor
 
 from engine import assignment, network
 from engine.action import act
+from engine.alignment.differences import narrow, notes, on_common_ground
 from engine.alignment.matching import planted
 from engine.alignment.one_pass import common
+from engine.alignment.refinement import half
 from engine.alignment.solving import solve
+from engine.alignment.widths import WORD, Facing
 from engine.axes import legs
 from engine.checkpoint import Checkpoint, require_same_group, save_checkpoint
 from engine.elements import Element, Mixed, Ordered, Turned
@@ -41,12 +45,13 @@ class Distances:
         self, a: Checkpoint, b: Checkpoint, g: Symmetry, progress: Progress
     ) -> Iterator[tuple[str, Tensor]]:
         """Yield the tensors of g · B, noting how far each is from A's before and after."""
+        facing = Facing(a, b, g)
         for number, name in enumerate(b.headers):
             progress(number / len(b.headers), f"rewriting {name}")
             before, after = b.read(name), act(g, name, b.read)
             if name in a.headers:
-                x = a.read(name).float()
-                gaps = [_square(torch.sub(*common(x, y.float()))) for y in (before, after)]
+                x, both = facing.read(name).float(), (facing.cut(name, y) for y in (before, after))
+                gaps = [_square(torch.sub(*common(x, y.float()))) for y in both]
                 self.names.append(name)
                 self.rows.append([_square(x), *gaps])
             yield name, after
@@ -71,8 +76,10 @@ def compare(
     a: Checkpoint, b: Checkpoint, asked: Align, out: Path | None = None, progress: Progress = silent
 ) -> tuple[AlignmentReport, Symmetry]:
     """Align B to A, write g · B to `out` if asked, and compare logits before and after."""
-    require_same_group(a, b)
-    b = b.spelled_like(a)
+    given = a, b
+    a, b = on_common_ground(a, b)
+    require_same_group(a, b, but=(WORD,))
+    b, stored = (c.spelled_like(a) for c in (b, given[1]))
     where, _ = network.device(asked.device), network.dtype(asked.dtype)
     began = time.perf_counter()
     solved = solve(a, b, asked, part(progress, 0, 0.6))
@@ -82,7 +89,8 @@ def compare(
     if out is None:
         deque(stream, maxlen=0)
     else:
-        save_checkpoint(out, stream, like=b)
+        kind = torch.float32 if g.continuous and narrow(stored) else None
+        save_checkpoint(out, ((n, x) for n, x in stream if n in stored.headers), stored, kind)
         g.save(out / "symmetry.safetensors")
     try:
         check = compare_logits(a, b, g, asked, part(progress, 0.8, 1))
@@ -121,6 +129,8 @@ def compare(
         steps=solved.steps,
         sweeps=solved.sweeps,
         midpoints=solved.midpoints,
+        notes=notes(*given, continuous=g.continuous),
+        norms=np.sqrt(rows[:, 0]).astype(np.float32),
     )
     return report, g
 
@@ -144,17 +154,16 @@ def compare_logits(
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
     given = check_tokens(a, b, asked.text)
     known = min(map(classes, (a, b)))
-    sources: tuple[tuple[str, Callable[[str], Tensor]], ...] = (
-        (a.name, a.read),
-        (b.name, b.read),
-        (f"aligned {b.name}", lambda n: act(g, n, b.read)),
-        ("the mean", lambda n: _mean(a.read(n), b.read(n))),
-        ("the aligned mean", lambda n: _mean(a.read(n), act(g, n, b.read))),
+    sources: tuple[tuple[str, Checkpoint, Callable[[str], Tensor]], ...] = (
+        (a.name, a, a.read),
+        (b.name, b, b.read),
+        (f"aligned {b.name}", b, lambda n: act(g, n, b.read)),
+        ("the mean", a, partial(_mean, Facing(a, b, replace(g, elements={})))),
+        ("the aligned mean", a, partial(_mean, Facing(a, b, g))),
     )
     found: list[Tensor] = []
-    for number, (label, read) in enumerate(sources):
+    for number, (label, like, read) in enumerate(sources):
         progress(number / len(sources), f"logits of {label}")
-        like = b if read == b.read else a
         model = network.build(like, {n: read(n) for n in like.headers}, where, kind)
         found.append(logits(model, given.inputs)[..., :known])
         del model
@@ -169,11 +178,13 @@ def compare_logits(
     )
 
 
-def _mean(x: Tensor, y: Tensor) -> Tensor:
-    """½ (x + y) on the rows that both vocabularies have; x alone on the others."""
-    shared, theirs = common(x.float(), y.float())
-    mean = (shared + theirs) / 2
-    return mean if mean.shape == x.shape else torch.cat([mean, x.float()[len(mean) :]])
+def _mean(facing: Facing, name: str) -> Tensor:
+    """½ (A + g B) of a tensor where both have numbers, A's alone elsewhere."""
+    x = facing.a.read(name).float()
+    if name not in facing.b.headers:
+        return x
+    y = act(facing.g, name, facing.b.read).float()
+    return half(x, facing.spread(name, y))
 
 
 def _largest(x: Tensor) -> float:

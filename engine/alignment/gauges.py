@@ -16,6 +16,7 @@ _GRID = 1e-4 * torch.sinh(torch.linspace(0, 13.6, 35, dtype=torch.float64))  # l
 _HALVINGS, _NEWTON = 10, 6
 STEPS, _GAIN = 150, 1e-10
 _RIDGE = 1e-12
+_SMALL = 0.05  # of a step: one thousandth of it is about the next one
 _LENGTHS = (4.0, 2.0, 1.0, 0.5, 0.1, 0.01)
 
 
@@ -36,6 +37,20 @@ def fit_factor(
     dead = (a <= 0) | (b <= 0)
     a, b = (torch.where(dead, torch.ones_like(x), x) for x in (a, b))
     u = torch.where(dead, torch.zeros_like(a), _lowest(a, b, s, t))
+    return _unit(s * u.exp() + t * (-u).exp()) * u.exp()
+
+
+def fit_factor_nearby(
+    a: Float[Tensor, "*n"],
+    b: Float[Tensor, "*n"],
+    s: Float[Tensor, "*n"] | Complex[Tensor, "*n"],
+    t: Float[Tensor, "*n"] | Complex[Tensor, "*n"],
+) -> Float[Tensor, "*n"] | Complex[Tensor, "*n"]:
+    """The same where the factor 1 leaves little: Newton's steps from there, no other valley."""
+    terms, u = torch.stack([a, b, _power(s), _power(t), 2 * _real(s, t)]), torch.zeros_like(a)
+    for _ in range(3):
+        slope, curvature = _slopes(terms, u)
+        u = torch.where(curvature > 0, u - (slope / curvature.clamp(min=1e-300)).clamp(-1, 1), u)
     return _unit(s * u.exp() + t * (-u).exp()) * u.exp()
 
 
@@ -196,6 +211,21 @@ def _descended(data: Products, m: Tensor, steps: int) -> Tensor:
         if not len(moving):
             break
     return m.reshape(*lead, size, size)
+
+
+def fit_nearby(
+    data: Products, m: Float[Tensor, "*g n n"], steps: int = 4
+) -> Float[Tensor, "*g n n"]:
+    """The same from a matrix that is nearly right: whole steps, each kept where it lowers the cost.
+
+    They converge quadratically, so that after a small one the next would change nothing.
+    """
+    for _ in range(steps):
+        step = _newton_step(data, m)
+        m = _lower(data, m, m + step @ m)
+        if float(step.abs().max()) < _SMALL:
+            break
+    return m
 
 
 def procrustes(data: Products) -> Float[Tensor, "*g n n"]:

@@ -12,7 +12,9 @@ from jaxtyping import Float
 from engine import network, texts
 from engine.action import act
 from engine.activations import correlate_streams, depths
+from engine.alignment.differences import on_common_ground
 from engine.alignment.one_pass import align, cosines, layer_tensors, start_from_embedding
+from engine.alignment.widths import WORD, Facing, narrower
 from engine.assignment import match
 from engine.checkpoint import Checkpoint, require_same_group
 from engine.elements import Ordered
@@ -49,7 +51,8 @@ def match_residual(
     a: Checkpoint, b: Checkpoint, asked: Match, progress: Progress = silent
 ) -> ResidualMatch:
     """Both matchings of C at every depth and of their mean, against the truth if it is known."""
-    require_same_group(a, b)
+    a, b = on_common_ground(a, b)
+    require_same_group(a, b, but=(WORD,))
     b = b.spelled_like(a)
     began = time.perf_counter()
     found = residual_correlation(a, b, asked, part(progress, 0.0, 0.9))
@@ -103,12 +106,13 @@ def correlation_of_weights(
     start = start_from_embedding(a, b)
     g, _ = align(a, b, start, progress=progress)
     rest = g.only([name for name in a.family.free if name != "res"])
-    sizes = a.family.sizes(a.config)
+    sizes = a.family.sizes(narrower(a, b))
+    facing = Facing(a, b, g)
     found = [start]
     for layer in range(a.layers):
-        theirs = layer_tensors(a, layer)
         own = layer_tensors(b, layer)
-        mine = {n: act(rest, n, own.__getitem__) for n in own}
+        theirs = {n: facing.read(n) for n in layer_tensors(a, layer)}
+        mine = {n: facing.cut(n, act(rest, n, own.__getitem__)) for n in own}
         found.append(cosines(a.family, sizes, theirs, mine, "res").numpy())
     return np.stack(found).astype(np.float32)
 

@@ -11,6 +11,13 @@ from torch import Tensor
 from engine.action import act, correlate
 from engine.alignment.heads import gather
 from engine.alignment.stages import STAGES, UNIT, Solver
+from engine.alignment.widths import (
+    WORD,
+    chosen_neurons,
+    common_neurons,
+    narrower,
+    widths,
+)
 from engine.assignment import match
 from engine.axes import Mark, Sizes, legs
 from engine.checkpoint import Checkpoint
@@ -107,24 +114,32 @@ def align(
     found: dict[str, Element] = {}
     seen: dict[str, list[float]] = {}
     if "res" in chosen:
-        found["res"], margin = residual(family, correlation, signs=signs)
-        seen["res"] = [margin]
-    g = Symmetry(family, a.config, found, b.fingerprint, a.fingerprint, (b.name, a.name))
+        found["res"], certain = residual(family, correlation, signs=signs)
+        seen["res"] = [certain]
+    g = Symmetry(family, b.config, found, b.fingerprint, a.fingerprint, (b.name, a.name))
+    both = widths(a, b)
+    inner = replace(g, config=narrower(a, b))
     for layer in (*range(a.layers), None):
         progress((layer or 0) / a.layers, f"layer {layer} of {a.layers}")
         theirs, own = (layer_tensors(c, layer) for c in (a, b))
         mine = {n: act(g, n, own.__getitem__) for n in own}
+        kept = common_neurons(family, (sizes, g.sizes), theirs, mine) if both else None
+        if kept:
+            theirs = chosen_neurons(family, sizes, theirs, kept.a)
+            own, mine = (chosen_neurons(family, g.sizes, z, kept.b) for z in (own, mine))
+        if "res" in found:
+            told(took(family, layer, ("res",), theirs, own, mine, margin=seen["res"][0]))
         for names, solver in stages(family, sizes, chosen, layer, stage2):
-            solved = solver(family, sizes, theirs, mine)
+            solved = solver(family, inner.sizes, theirs, mine)
             step = {family.key(n, layer): solved.elements[n] for n in names}
             found |= step
-            here = replace(g, elements=step)
-            before = apart(family, theirs, mine, names)
-            mine = {n: act(here, n, mine.__getitem__) for n in mine}
-            after = apart(family, theirs, mine, names)
-            told(LayerStage(layer, " ".join(names), before, after, solved.margin))
+            here = replace(inner, elements=step)
+            before, mine = mine, {n: act(here, n, mine.__getitem__) for n in mine}
+            told(took(family, layer, names, theirs, before, mine, margin=solved.margin))
             for n in names:
                 seen.setdefault(n, []).extend([] if solved.margin is None else [solved.margin])
+        if kept:
+            found |= kept.lifted(found, family.key(WORD, layer))
     return replace(g, elements=dict(found)), seen
 
 
@@ -138,8 +153,24 @@ def residual(
     return Ordered(order, sign), float(best.margin.min())
 
 
-def apart(family: Family, a: Tensors, b: Tensors, names: Collection[str]) -> float:
-    """√(Σ ‖A − B‖² / Σ ‖A‖²) over the tensors that carry one of some coordinates."""
+def took(
+    family: Family,
+    layer: int | None,
+    names: Collection[str],
+    a: Tensors,
+    before: Tensors,
+    after: Tensors,
+    *,
+    margin: float | None = None,
+) -> LayerStage:
+    """What a change of some coordinates did to the distance of one layer from A's."""
+    (one, own), (other, _) = (apart(family, a, b, names) for b in (before, after))
+    first, last = (float(np.sqrt(gap / max(own, 1e-300))) for gap in (one, other))
+    return LayerStage(layer, " ".join(names), first, last, margin, one - other)
+
+
+def apart(family: Family, a: Tensors, b: Tensors, names: Collection[str]) -> tuple[float, float]:
+    """Σ ‖A − B‖² and Σ ‖A‖² over the tensors that carry one of some coordinates."""
     gap = own = 0.0
     for name, x in a.items():
         row = family.row(name)
@@ -147,7 +178,7 @@ def apart(family: Family, a: Tensors, b: Tensors, names: Collection[str]) -> flo
             mine, theirs = common(x.float(), b[name].float())
             gap += float((mine - theirs).square().sum(dtype=torch.float64))
             own += float(mine.square().sum(dtype=torch.float64))
-    return float(np.sqrt(gap / max(own, 1e-300)))
+    return gap, own
 
 
 def stages(

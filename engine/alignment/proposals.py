@@ -5,18 +5,21 @@ Every proposal is judged by the distance that it leaves, so that it may come fro
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.action import act
-from engine.alignment.candidates import Heard, best_neurons
+from engine.alignment.candidates import Heard, Judged, best_neurons
+from engine.alignment.close import gap, heads_stand, mixed_nearby, turned_nearby, worth_turning
+from engine.alignment.heads import bilinear, turning
 from engine.alignment.one_pass import stages
 from engine.alignment.stages import Solver, solve_mixing
+from engine.alignment.widths import WORD, Both, both_have, carries, placed
 from engine.axes import Sizes, legs
-from engine.elements import Element, Ordered
+from engine.elements import Element, Mixed, Ordered, Turned
 from engine.family import Family
 from engine.folding import HEADS, NEURONS
 from engine.questions import NeuronCost, Stage2
@@ -58,20 +61,40 @@ class Scene:
     stage2: Stage2 = "full"
     cost: NeuronCost = "invariant"
     heard: Heard | None = None
+    both: Both | None = None  # numbers of neurons, where they differ and layers are padded
+    order: Tensor | None = None  # of B's neurons, where padded; None: as they came
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Size of every coordinate."""
+        return self.family.sizes(self.config)
 
     def after(self, elements: Mapping[str, Element]) -> "Scene":
-        """B under some elements, by coordinate."""
-        if not elements:
+        """B under some elements, by coordinate; tensors that none of them moves are the same."""
+        moving = {n: e for n, e in elements.items() if not still(e)}
+        if not moving:
             return self
-        keyed = {self.family.key(n, self.layer): e for n, e in elements.items()}
+        keyed = {self.family.key(n, self.layer): e for n, e in moving.items()}
         g = Symmetry(self.family, self.config, keyed)
-        return replace(self, b={name: act(g, name, self.b.__getitem__) for name in self.b})
+        read = self.b.__getitem__
+        moved = {n: act(g, n, read) if self.carries(n, moving) else x for n, x in self.b.items()}
+        neurons = moving.get(WORD)
+        order = self.order
+        if self.both and isinstance(neurons, Ordered):
+            order = neurons.permutation if order is None else order[neurons.permutation]
+        return replace(self, b=moved, order=order)
 
-    def gap(self, names: Collection[str] = ()) -> float:
-        """‖A − B‖² over the tensors that carry one of some coordinates (none named: over all)."""
-        return sum(
-            square(x - self.b[n]) for n, x in self.a.items() if not names or self.carries(n, names)
-        )
+    def left(self, name: str) -> Tensor:
+        """‖A_t − B_t‖² of one tensor, by residual coordinate where it has such an axis.
+
+        Neurons that only one model has count nothing.
+        """
+        x, y = self.a[name], self.b[name]
+        if self.both and carries(self.family, name):
+            order = torch.arange(self.sizes[WORD]) if self.order is None else self.order
+            places = torch.where(both_have(order, self.both), torch.arange(len(order)), -1)
+            x, y = (placed(self.family, self.sizes, name, z, places) for z in (x, y))
+        return gap(self.family, name, x, y)
 
     def carries(self, tensor: str, names: Collection[str]) -> bool:
         """Whether a tensor has one of some coordinates on an axis or in its name."""
@@ -80,8 +103,7 @@ class Scene:
 
     def blocks(self, now: Mapping[str, Element]) -> list[tuple[Stage, ...]]:
         """The stages by what they share: the feed-forward network, attention, each other one."""
-        sizes = self.family.sizes(self.config)
-        found = stages(self.family, sizes, self.chosen, self.layer, self.stage2)
+        found = stages(self.family, self.sizes, self.chosen, self.layer, self.stage2)
         every = [Stage(names, self._find(names, solver, now)) for names, solver in found]
         parts = [tuple(s for s in every if set(s.names) <= words) for words in (NEURONS, HEADS)]
         others = [(s,) for s in every if not set(s.names) <= NEURONS | HEADS]
@@ -89,33 +111,71 @@ class Scene:
 
     def _find(self, names: tuple[str, ...], solver: Solver, now: Mapping[str, Element]) -> Find:
         if set(names) <= {"ffn", "sffn"}:
-            heard = self.heard if names == ("ffn",) else None
-            return partial(
-                best_neurons, word=names[0], now=now.get(names[0]), cost=self.cost, heard=heard
-            )
+            mine = Judged(self.cost, self.heard, self.both)
+            how = mine if names == (WORD,) else Judged(self.cost)
+            return partial(best_neurons, word=names[0], now=now.get(names[0]), how=how)
         if set(names) <= {"val", "qk"} and self.stage2 == "full":
             solver = partial(solve_mixing, word=names[0], steps=STEPS)
-        return lambda family, sizes, a, b: dict(solver(family, sizes, a, b).elements)
+
+        def find(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Found:
+            elements = solver(family, sizes, a, b).elements
+            return {n: elements[n] for n in names}
+
+        return find
 
 
-def solve_layer(scene: Scene, now: Mapping[str, Element]) -> tuple[Found, Scene, Scene]:
-    """The best proposal of every block, the present elements among them; B after and before it."""
+def still(element: Element) -> bool:
+    """Whether an element leaves everything as it is."""
+    if isinstance(element, Turned):
+        return bool((element.z == 1).all())
+    if not isinstance(element, Ordered) or not bool((element.scale == 1).all()):
+        return False
+    order = element.permutation
+    return torch.equal(order, torch.arange(order.shape[-1]).expand(order.shape))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One layer solved."""
+
+    elements: Found
+    there: Scene  # B under them
+    left: Mapping[str, Tensor]  # ‖A_t − B_t‖² of every tensor, as `Scene.left`
+    gaps: tuple[float, float]  # Σ ‖A − B‖², before and after
+    worth: tuple[float, float]  # what the neurons' activations are worth, before and after
+
+
+def total(left: Mapping[str, Tensor], names: Collection[str]) -> float:
+    """Σ over some tensors."""
+    return float(torch.cat([left[n] for n in names]).sum()) if names else 0.0
+
+
+def solve_layer(scene: Scene, now: Mapping[str, Element]) -> Outcome:
+    """The best proposal of every block, the present elements among them."""
     present = scene.after(now)
     found, tensors = dict(now), dict(present.b)
+    at_first = {n: present.left(n) for n in present.a}
+    left = dict(at_first)
     for block in scene.blocks(now):
         names = {name for stage in block for name in stage.names}
-        least = _worth(present, now, names)
-        for elements, there in proposals(scene, block, now):
-            value = _worth(there, elements, names)
-            if value < least:
+        carriers = [n for n in scene.a if scene.carries(n, names)]
+        least = total(at_first, carriers) - _worth(present, now, names)
+        for elements, there in proposals(scene, present, block, now):
+            here = {n: at_first[n] if there.b[n] is present.b[n] else there.left(n)
+                    for n in carriers}  # fmt: skip
+            value = total(here, carriers) - _worth(there, elements, names)
+            if value < least or (value == least and not elements.keys() <= found.keys()):
                 least = value
                 found |= elements
-                tensors |= {n: x for n, x in there.b.items() if scene.carries(n, names)}
-    return found, replace(scene, b=tensors), present
+                left |= here
+                tensors |= {n: there.b[n] for n in carriers}
+    gaps = total(at_first, [*at_first]), total(left, [*left])
+    worth = heard(scene, now), heard(scene, found)
+    return Outcome(found, replace(scene, b=tensors), left, gaps, worth)
 
 
 def _worth(scene: Scene, elements: Mapping[str, Element], names: Collection[str]) -> float:
-    return scene.gap(names) - (heard(scene, elements) if "ffn" in names else 0.0)
+    return heard(scene, elements) if "ffn" in names else 0.0
 
 
 def heard(scene: Scene, elements: Mapping[str, Element]) -> float:
@@ -123,27 +183,60 @@ def heard(scene: Scene, elements: Mapping[str, Element]) -> float:
     if scene.heard is None:
         return 0.0
     neurons = elements.get("ffn")
-    still = torch.arange(len(scene.heard.correlation))
-    return scene.heard.gain(neurons.permutation if isinstance(neurons, Ordered) else still)
+    order = torch.arange(len(scene.heard.correlation))
+    return scene.heard.gain(neurons.permutation if isinstance(neurons, Ordered) else order)
 
 
 def proposals(
-    scene: Scene, block: tuple[Stage, ...], now: Mapping[str, Element]
+    scene: Scene, present: Scene, block: tuple[Stage, ...], now: Mapping[str, Element]
 ) -> Iterator[tuple[Found, Scene]]:
-    """Elements of a block: by all its stages, and in the present order of experts and heads."""
-    yield _chain(scene, block, {})
+    """Elements of a block: by all its stages, and in the present order of experts and heads.
+
+    Heads that are close already keep their places, and matrices in them move on from where they
+    are: nothing else is tried.
+    """
     names = {name for stage in block for name in stage.names}
+    if names <= HEADS and heads_stand(scene.family, scene.sizes, present.a, present.b):
+        held = {n: now.get(n) or _identity(scene, n) for n in names & HELD}
+        rest = (s for s in block if not set(s.names) & HELD)
+        yield _chain(scene, tuple(_nearby(scene, stage, now) for stage in rest), held)
+        return
+    yield _chain(scene, block, {})
     held = {n: e for n, e in now.items() if n in names & HELD}
     if held:
         yield _chain(scene, tuple(s for s in block if not set(s.names) & held.keys()), held)
 
 
+def _identity(scene: Scene, word: str) -> Element:
+    batch = scene.family.batch(word, scene.sizes)
+    return scene.family.coordinates[word].group.identity(scene.sizes[word], batch)
+
+
+def _nearby(scene: Scene, stage: Stage, now: Mapping[str, Element]) -> Stage:
+    """The same stage from where things are: a matrix from its own, turns from none."""
+    word = stage.names[0]
+    if scene.stage2 != "full" or not isinstance(
+        start := now.get(word) or _identity(scene, word), Mixed | Turned
+    ):
+        return stage
+
+    def find(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Found:
+        if isinstance(start, Turned):
+            if word not in now and not worth_turning(family, sizes, a, b, start.pairs):
+                return {word: start}
+            x, y = (turning(family, sizes, z, gains=False, dtype=torch.float32) for z in (a, b))
+            return {word: turned_nearby(x, y, start)}
+        left, right = (bilinear(family, sizes, z, word, dtype=torch.float32) for z in (a, b))
+        return {word: mixed_nearby(left, right, start)}
+
+    return Stage(stage.names, find)
+
+
 def _chain(scene: Scene, block: tuple[Stage, ...], held: Found) -> tuple[Found, Scene]:
     """The stages one after the other, each on B after those before it."""
     found, here = dict(held), scene.after(held)
-    sizes = scene.family.sizes(scene.config)
     for stage in block:
-        step = stage.find(scene.family, sizes, scene.a, here.b)
+        step = stage.find(scene.family, scene.sizes, scene.a, here.b)
         found |= step
         here = here.after(step)
     return found, here

@@ -145,25 +145,26 @@ def refine(
     steps: int,
     *,
     device: torch.device | None = None,
-    rate: float = RATE,
+    told: Callable[[float], None] = lambda _: None,
     progress: Progress = silent,
 ) -> Symmetry:
     """g with its continuous part moved by Adam along the midpoint loss, all tensors at once.
 
-    Every step reads `WINDOWS` windows of the text in turn.
+    Every step reads `WINDOWS` windows of the text in turn; `told` is given the loss before it.
     """
     where = device or torch.device("cpu")
     half_way = middle(a, where)
     own = {n: b.read(n).float().to(where) for n in b.headers}
     found = dials(g)
     numbers = {key: dial.start.clone().requires_grad_(True) for key, dial in found.items()}
-    optimiser = torch.optim.Adam(numbers.values(), rate)
+    optimiser = torch.optim.Adam(numbers.values(), RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(1, steps))
     for step in range(steps):
         rows = torch.arange(step * WINDOWS, (step + 1) * WINDOWS) % len(ids)
         now = _with(g, found, numbers)
         mine = {n: act(now, n, own.__getitem__) for n in own}
         loss = half_way.loss(mine, ids[rows].to(where))
+        told(loss.item())
         progress(step / steps, f"refining, step {step} of {steps}: {loss.item():.3f} nats")
         optimiser.zero_grad()
         loss.backward()

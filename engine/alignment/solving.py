@@ -1,7 +1,8 @@
 """The gauge that an alignment asks for: each coordinate once, or sweeps, then a refinement."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -12,10 +13,18 @@ from engine import network, texts
 from engine.action import act
 from engine.alignment.listening import correlate_neurons
 from engine.alignment.matching import residual_correlation
-from engine.alignment.one_pass import align, apart, layer_tensors, start_from_embedding
+from engine.alignment.one_pass import (
+    align,
+    layer_tensors,
+    require_whole_stages,
+    start_from_embedding,
+    took,
+)
 from engine.alignment.refinement import midpoints, refine
 from engine.alignment.stages import STAGES
-from engine.alignment.sweeps import Descent, Listened, descend
+from engine.alignment.sweeps import Descent, Listened, Start, descend
+from engine.alignment.watching import Watch
+from engine.alignment.widths import Facing, widths
 from engine.checkpoint import Checkpoint
 from engine.errors import Progress, Refused, part, silent
 from engine.questions import Align
@@ -28,6 +37,10 @@ TRAINED = (262_144, 65_536)
 """Tokens that a refinement reads: the most that the text holds, else as many as were asked for."""
 JUDGED = 4_096
 """Further tokens, which judge it."""
+REFINED = "refined"
+"""What the steps of a refinement are called, which moves several coordinates at once."""
+Begun = Callable[[], np.ndarray]
+"""A correlation that is computed when it is asked for."""
 NOISE = 0.3
 """Of a perturbed start, in units of the correlation's own spread."""
 
@@ -37,77 +50,120 @@ class Solution:
     """g with g · B ≈ A, and how it was found."""
 
     g: Symmetry
-    pooled: np.ndarray  # correlation of the residual coordinates that it started from
+    begun: np.ndarray | Begun
     margins: Mapping[str, Sequence[float]]  # relative, by coordinate
     steps: tuple[LayerStage, ...]
     sweeps: tuple[Sweep, ...] = ()
     midpoints: tuple[Midpoint, ...] = ()
 
+    @property
+    def pooled(self) -> np.ndarray:
+        """The correlation of the residual coordinates, computed when first asked for."""
+        return self.begun() if callable(self.begun) else self.begun
+
 
 def solve(a: Checkpoint, b: Checkpoint, asked: Align, progress: Progress = silent) -> Solution:
-    """Whatever `asked` says: one pass, `sweeps` of coordinate descent, `refine` steps after it."""
-    found = residual_correlation(a, b, asked, part(progress, 0, 0.3))
-    pooled = found.mean(axis=0) if asked.using == "activations" else found[0]
+    """Whatever `asked` says: one pass, `sweeps` of coordinate descent, `refine` steps after it.
+
+    Errors: Refused as for `require_sound`.
+    """
+    require_sound(a, b, asked)
+    seen = Watch(a.name, b.name)
+    progress = seen.reporting(progress)
+
+    @cache
+    def pooled() -> np.ndarray:
+        found = residual_correlation(a, b, asked, part(progress, 0, 0.3))
+        return found.mean(axis=0) if asked.using == "activations" else found[0]
+
     told = part(progress, 0.3, 0.6 if asked.refine else 1.0)
-    first = swept(a, b, asked, pooled, told) if asked.sweeps else once(a, b, asked, pooled, told)
-    return refined(a, b, asked, first, part(progress, 0.6, 1)) if asked.refine else first
+    way = swept if asked.sweeps else once
+    first = way(a, b, asked, pooled, seen, told)
+    return refined(a, b, asked, first, seen, part(progress, 0.6, 1)) if asked.refine else first
+
+
+def require_sound(a: Checkpoint, b: Checkpoint, asked: Align) -> None:
+    """Refused, before any work, for numbers out of range and a part of what is solved together."""
+    if not 0 <= asked.mix < 1:
+        raise Refused(
+            f"mix is {asked.mix:g}: the weight of activations beside weights is from 0 to below 1."
+        )
+    for name in ("sweeps", "restarts", "refine"):
+        if (number := getattr(asked, name)) < 0:
+            raise Refused(f"{name} is {number}: give 0 or more.")
+    if asked.refine and (both := widths(a, b)):
+        raise Refused(
+            f"{a.name} has {both[0]} neurons in each layer and {b.name} {both[1]}: a refinement "
+            "needs as many in both; align without it."
+        )
+    require_whole_stages(words(a.family, asked.only) & a.family.carried(b.headers), a.family)
 
 
 def once(
-    a: Checkpoint, b: Checkpoint, asked: Align, pooled: np.ndarray, progress: Progress
+    a: Checkpoint, b: Checkpoint, asked: Align, pooled: Begun, seen: Watch, progress: Progress
 ) -> Solution:
     """Each coordinate once, from the residual's correlation."""
-    steps: list[LayerStage] = []
     g, margins = align(
-        a, b, pooled, signs=asked.signs, only=asked.only, stage2=asked.stage2, told=steps.append,
-        progress=progress,
+        a, b, pooled(), signs=asked.signs, only=asked.only, stage2=asked.stage2,
+        told=seen.steps.append, progress=progress,
     )  # fmt: skip
-    return Solution(g, pooled, margins, tuple(steps))
+    return Solution(g, pooled, margins, tuple(seen.steps))
 
 
 def swept(
-    a: Checkpoint, b: Checkpoint, asked: Align, pooled: np.ndarray, progress: Progress
+    a: Checkpoint, b: Checkpoint, asked: Align, pooled: Begun, seen: Watch, progress: Progress
 ) -> Solution:
     """Coordinate descent from the identity, the embedding, activations and perturbed starts."""
     heard = listened(a, b, asked, pooled, part(progress, 0, 0.2))
     chosen = words(a.family, asked.only) & a.family.carried(b.headers)
     task = Descent(a, b, asked, chosen, occurring(a, asked), heard)
-    g, rows = descend(task, starts(a, b, asked, pooled, heard), part(progress, 0.2, 1))
+    begun = starts(a, b, asked, pooled, heard)
+    g, rows = descend(task, begun, part(progress, 0.2, 1), seen.sweeps.append)
     margins = {name: () for name in a.family.free if name in chosen}
-    return Solution(g, pooled, margins, tuple(explained(a, b, g)), rows)
+    seen.steps.extend(explained(a, b, g))
+    progress(1, "all sweeps are done")
+    return Solution(g, pooled, margins, tuple(seen.steps), rows)
 
 
 def starts(
-    a: Checkpoint, b: Checkpoint, asked: Align, pooled: np.ndarray, heard: Listened | None
-) -> dict[str, np.ndarray | None]:
-    """Where descents begin, by name."""
-    found: dict[str, np.ndarray | None] = {"identity": None, "embedding": pooled}
+    a: Checkpoint, b: Checkpoint, asked: Align, pooled: Begun, heard: Listened | None
+) -> dict[str, Start]:
+    """Where descents begin, by name: computed only if those before them have not ended near."""
+    found: dict[str, Start] = {"identity": None, "embedding": pooled}
     if heard is not None:
-        found["embedding"] = start_from_embedding(a, b)
+        found["embedding"] = partial(start_from_embedding, a, b)
         found["activations"] = heard.residual
-    last = pooled if heard is None else heard.residual
+    last = pooled if heard is None else lambda: heard.residual
     for number in range(1, asked.restarts + 1):
-        draw = np.random.default_rng(number).normal(size=last.shape)
-        found[f"perturbed {number}"] = last + NOISE * last.std() * draw
+        found[f"perturbed {number}"] = partial(perturbed, last, number)
     return found
 
 
+def perturbed(last: Begun, number: int) -> np.ndarray:
+    """A correlation with noise, `number` its seed."""
+    known = last()
+    draw = np.random.default_rng(number).normal(size=known.shape)
+    return known + NOISE * known.std() * draw
+
+
 def listened(
-    a: Checkpoint, b: Checkpoint, asked: Align, pooled: np.ndarray, progress: Progress
+    a: Checkpoint, b: Checkpoint, asked: Align, pooled: Begun, progress: Progress
 ) -> Listened | None:
     """Correlations of activations where they are asked for."""
     if asked.using == "weights":
         if not asked.mix:
             return None
         heard = replace(asked, using="activations")
-        pooled = residual_correlation(a, b, heard, part(progress, 0, 0.5)).mean(axis=0)
+        stream = residual_correlation(a, b, heard, part(progress, 0, 0.5)).mean(axis=0)
+    else:
+        stream = pooled()
     if not asked.mix:
-        return Listened(pooled)
+        return Listened(stream)
     ids = torch.from_numpy(texts.tokens(a, asked.text, asked.tokens))
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
     models = [network.load(c, where, kind) for c in (a, b)]
     neurons = correlate_neurons(models, a.family, ids, texts.special(a), part(progress, 0.5, 1))
-    return Listened(pooled, tuple(one.abs() for one in neurons))
+    return Listened(stream, tuple(one.abs() for one in neurons))
 
 
 def occurring(a: Checkpoint, asked: Align) -> Tensor | None:
@@ -131,16 +187,17 @@ def explained(a: Checkpoint, b: Checkpoint, g: Symmetry) -> list[LayerStage]:
     """What each coordinate of a gauge takes off the distance, layer by layer, residual first."""
     found = []
     every = (("res",), *(names for names, _ in STAGES))
+    facing = Facing(a, b, g)
     for layer in (*range(a.layers), None):
-        theirs, mine = (layer_tensors(c, layer) for c in (a, b))
+        mine = layer_tensors(b, layer)
+        theirs = {n: facing.read(n) for n in a.headers if a.family.row(n).layer == layer}
+        seen = {n: facing.cut(n, x) for n, x in mine.items()}
         for names in every:
             step = {k: e for k, e in g.elements.items() if _word(k, layer) in names}
             if step:
-                here = replace(g, elements=step)
-                before = apart(a.family, theirs, mine, names)
-                mine = {n: act(here, n, mine.__getitem__) for n in mine}
-                after = apart(a.family, theirs, mine, names)
-                found.append(LayerStage(layer, " ".join(names), before, after, None))
+                mine = {n: act(replace(g, elements=step), n, mine.__getitem__) for n in mine}
+                before, seen = seen, {n: facing.cut(n, x) for n, x in mine.items()}
+                found.append(took(a.family, layer, names, theirs, before, seen))
     return found
 
 
@@ -161,17 +218,23 @@ def long_text(a: Checkpoint, asked: Align) -> Int[Tensor, "windows length"]:
 
 
 def refined(
-    a: Checkpoint, b: Checkpoint, asked: Align, first: Solution, progress: Progress
+    a: Checkpoint, b: Checkpoint, asked: Align, first: Solution, seen: Watch, progress: Progress
 ) -> Solution:
     """The continuous part refined, beside the same from the identity, on text not seen before."""
     where = network.device(asked.device)
     ids = long_text(a, asked)
     cut = max(1, min(len(ids) // 4, JUDGED // ids.shape[1]))
     still = replace(first.g, elements={})
+    seen.losses += [[], []]
     ends = [
-        refine(a, b, g, ids[:-cut], asked.refine, device=where, progress=part(progress, low, high))
-        for g, low, high in ((first.g, 0, 0.45), (still, 0.45, 0.9))
-    ]
+        refine(
+            a, b, g, ids[:-cut], asked.refine, device=where, told=losses.append,
+            progress=part(progress, low, high),
+        )
+        for g, low, high, losses in zip(
+            (first.g, still), (0, 0.45), (0.45, 0.9), seen.losses, strict=True
+        )
+    ]  # fmt: skip
     own = {key.rpartition(".")[2] for key in first.g.elements}
     names = [name for name in a.family.free if name in own]
     stages = [("unaligned", still)]
@@ -179,4 +242,13 @@ def refined(
     stages += [("refined", ends[0]), ("refined without matching", ends[1])]
     progress(0.9, "judging on other text")
     points = midpoints(a, b, stages, ids[-cut:], where)
-    return replace(first, g=ends[0], midpoints=points)
+    steps = (*first.steps, *moved(a, b, first.g, ends[0]))
+    return replace(first, g=ends[0], midpoints=points, steps=steps)
+
+
+def moved(a: Checkpoint, b: Checkpoint, g: Symmetry, h: Symmetry) -> Iterator[LayerStage]:
+    """What going on from one gauge to another did to the distance, layer by layer."""
+    for layer in (*range(a.layers), None):
+        theirs, mine = (layer_tensors(c, layer) for c in (a, b))
+        ends = ({n: act(one, n, mine.__getitem__) for n in mine} for one in (g, h))
+        yield replace(took(a.family, layer, a.family.free, theirs, *ends), coordinates=REFINED)

@@ -19,7 +19,7 @@ from engine.alignment.heads import (
     rotary_cost,
     turning,
 )
-from engine.assignment import margins, solve
+from engine.assignment import margins, matching, solve
 from engine.axes import Mark, Sizes, legs
 from engine.elements import Element, Mixed, Ordered, Turned
 from engine.family import Family
@@ -27,6 +27,8 @@ from engine.folding import attention, folded
 from engine.groups import Monomial, Rotary
 
 Tensors = Mapping[str, Tensor]
+Rows = Mapping[Mark, Tensor]
+"""Gate, up and down (or rows in and out) of neurons, [rows, n] each, by mark."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,31 @@ def one_expert(family: Family, tensors: Tensors, expert: int) -> Tensors:
 def _neurons(
     family: Family, sizes: Sizes, a: Tensors, b: Tensors, word: str
 ) -> tuple[Ordered, float]:
+    group = family.coordinates[word].group
+    assert isinstance(group, Monomial)
+    x, y = (gather(family, sizes, tensors, word) for tensors in (a, b))
+    found = pair_neurons(group, x, y)
+    return Ordered(torch.from_numpy(found.columns), found.factor), found.margin
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Neurons of A and B that belong together."""
+
+    rows: np.ndarray  # int64 [m], of A, ascending
+    columns: np.ndarray  # int64 [m], of B
+    factor: Tensor  # float64 [m], of B's
+    margin: float  # the smallest, relative
+
+
+def pair_neurons(group: Monomial, x: Mapping[Mark, Tensor], y: Mapping[Mark, Tensor]) -> Pairs:
     """Neurons by what no sign or scale of the group can change, then the factor of each.
 
     Gated, d(i, j) = ‖gate_i − gate_j‖² + λ ‖up_i ⊗ down_i − up_j ⊗ down_j‖², λ balancing the two;
     ReLU without a gate has the second term alone; where the group has no factors, rows in and rows
     out are compared as they are. The factor multiplies up and divides down (`fit_factor`, real).
+    Where A and B have unequal numbers (rows as columns, [_, n] and [_, m]), the fewer are matched.
     """
-    group = family.coordinates[word].group
-    assert isinstance(group, Monomial)
-    x, y = (gather(family, sizes, tensors, word) for tensors in (a, b))
     inner = {mark: x[mark].mT @ y[mark] for mark in x}
     own = [{mark: rows.square().sum(-2) for mark, rows in z.items()} for z in (x, y)]
     direct = [m for m in x if m is Mark.RELABEL or not group.scales]
@@ -93,15 +111,15 @@ def _neurons(
         whole = [z[Mark.WRITE] * z[Mark.READ] for z in own]
         terms.append(_distances(inner[Mark.WRITE] * inner[Mark.READ], *whole))
     score = -torch.stack([relative(term) for term in terms]).sum(0).numpy()
-    order = torch.from_numpy(solve(score)[0])
-    rows = torch.arange(len(order))
-    factor = torch.ones(len(order), dtype=torch.float64)
+    rows, columns = matching(score)
+    factor = torch.ones(len(rows), dtype=torch.float64)
     if group.scales:
         factor = fit_factor(
-            own[1][Mark.WRITE][order], own[1][Mark.READ][order],
-            inner[Mark.WRITE][rows, order], inner[Mark.READ][rows, order],
+            own[1][Mark.WRITE][columns], own[1][Mark.READ][columns],
+            inner[Mark.WRITE][rows, columns], inner[Mark.READ][rows, columns],
         )  # fmt: skip
-    return Ordered(order, factor if group.signs else factor.abs()), _smallest(score, order)
+    margin = float(margins(score[rows], columns).min())
+    return Pairs(rows, columns, factor if group.signs else factor.abs(), margin)
 
 
 def _smallest(score: np.ndarray, order: Tensor) -> float:

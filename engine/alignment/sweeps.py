@@ -22,10 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.action import correlate
 from engine.alignment.candidates import Heard
 from engine.alignment.one_pass import common, layer_tensors, require_whole_stages, residual
-from engine.alignment.proposals import Scene, heard, solve_layer, square
+from engine.alignment.proposals import Scene, solve_layer, square
+from engine.alignment.standing import Standing
+from engine.alignment.widths import WORD, Both, own_order, padded, wider, widths
 from engine.axes import Leg, Mark, legs
 from engine.checkpoint import Checkpoint
 from engine.elements import Element, Ordered
@@ -76,6 +77,11 @@ class Descent:
         return self.asked.mix if self.listened else 0.0
 
     @cached_property
+    def both(self) -> Both | None:
+        """How many neurons a layer has, where these differ."""
+        return widths(self.a, self.b)
+
+    @cached_property
     def total(self) -> float:
         """Σ ‖A_t‖², for the weights of activations."""
         pairs = (self.pair(layer)[0].values() for layer in self.layers())
@@ -86,14 +92,16 @@ class Descent:
         yield from (*range(self.a.layers), None)
 
     def pair(self, layer: int | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The tensors of one layer of A and B that count, folded."""
-        sizes = self.family.sizes(self.a.config)
-        x, y = (
-            canonical(self.family, sizes, layer_tensors(c, layer), WORDS if layer is None else ALL)
-            for c in (self.a, self.b)
-        )
+        """The tensors of one layer of A and B that count, folded, padded to the wider one."""
+        x, y = (self._folded(c, layer) for c in (self.a, self.b))
         rows = {n: self._rows(n, x[n], y[n]) for n in x if n in y and signed(self.family, n)}
         return {n: own for n, (own, _) in rows.items()}, {n: own for n, (_, own) in rows.items()}
+
+    def _folded(self, one: Checkpoint, layer: int | None) -> dict[str, Tensor]:
+        sizes = self.family.sizes(one.config)
+        words = WORDS if layer is None else ALL
+        found = canonical(self.family, sizes, layer_tensors(one, layer), words)
+        return padded(self.family, sizes, found, max(self.both)) if self.both else found
 
     def _rows(self, name: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         x, y = (z if z.dtype == torch.float64 else z.float() for z in common(x, y))
@@ -108,7 +116,10 @@ class Descent:
         if not self.weight or layer is None or not (self.listened and self.listened.neurons):
             return None
         share = self.weight / (1 - self.weight) * self.total / (2 * self.a.layers)
-        return Heard(self.listened.neurons[layer], share)
+        found = self.listened.neurons[layer]
+        size = max(found.shape)
+        wide = torch.nn.functional.pad(found, (0, size - found.shape[1], 0, size - len(found)))
+        return Heard(wide, share)
 
 
 def signed(family: Family, name: str) -> bool:
@@ -136,9 +147,12 @@ Start = np.ndarray | Callable[[], np.ndarray] | None
 
 
 def descend(
-    task: Descent, starts: Mapping[str, Start], progress: Progress = silent
+    task: Descent,
+    starts: Mapping[str, Start],
+    progress: Progress = silent,
+    swept: Callable[[Sweep], None] = lambda _: None,
 ) -> tuple[Symmetry, tuple[Sweep, ...]]:
-    """The lowest end of all starts, and one row for every sweep.
+    """The lowest end of all starts, and one row for every sweep, which `swept` is told at once.
 
     A start is a correlation of the residual coordinates, a function that computes one, or None for
     the identity everywhere. Starts that lead to a residual element where another descent has been
@@ -158,11 +172,15 @@ def descend(
                 seen.append(state.res)
                 rows.append(row)
                 ends.append(state)
+                swept(row)
     best = min(ends, key=lambda state: state.objective)
     found = {**({"res": best.res} if "res" in task.chosen else {}), **best.inner}
+    if task.both:
+        neurons = {k: e for k, e in found.items() if k.endswith(f".{WORD}")}
+        found |= {k: own_order(e, task.both) for k, e in neurons.items() if isinstance(e, Ordered)}
     a, b = task.a, task.b
     names = b.fingerprint, a.fingerprint, (b.name, a.name)
-    return Symmetry(task.family, a.config, found, *names), tuple(rows)
+    return Symmetry(task.family, b.config, found, *names), tuple(rows)
 
 
 def _element(task: Descent, score: np.ndarray | None) -> Ordered:
@@ -187,7 +205,7 @@ def _from(
         taken = time.perf_counter() - began
         row = Sweep(name, number, before, found.objective, found.distance, taken)
         yield found, row
-        there = _element(task, score)
+        there = found.res if score is None else _element(task, score)
         if found.objective > state.objective * (1 - LEAST) or _equal(there, found.res):
             return
         state = replace(found, res=there)
@@ -195,48 +213,49 @@ def _from(
 
 def sweep(
     task: Descent, state: State, progress: Progress = silent
-) -> tuple[State, float, np.ndarray]:
+) -> tuple[State, float, np.ndarray | None]:
     """Everything inside layers solved once, one layer of both in memory; J before it.
 
     The last answer is the score of the residual coordinates after it: J falls by what a residual
-    element chooses there, so that the best one is an assignment.
+    element chooses there, so that the best one is an assignment. None where the present one is the
+    best, for certain or because nothing else is allowed.
     """
     found: dict[str, Element] = {}
-    score = torch.zeros(len(state.res.scale), len(state.res.scale), dtype=torch.float64)
     gaps, worth, own = [0.0, 0.0], [0.0, 0.0], 0.0
+    standing = Standing(len(state.res.scale))
     for layer in task.layers():
         progress((layer or 0) / task.a.layers, f"layer {layer} of {task.a.layers}")
-        now = state.of(task, layer)
-        scene = _scene(task, layer).after({"res": state.res})
-        step, there, present = solve_layer(scene, now)
-        own += sum(square(x) for x in scene.a.values())
-        for k, (elements, one) in enumerate(((now, present), (step, there))):
-            gaps[k] += one.gap()
-            worth[k] += heard(one, elements)
-        found |= {task.family.key(n, layer): e for n, e in step.items()}
-        score += _correlation(there)
+        solved = solve_layer(_scene(task, layer, state.res), state.of(task, layer))
+        size = sum(square(x) for x in solved.there.a.values())
+        own += size
+        for k in (0, 1):
+            gaps[k] += solved.gaps[k]
+            worth[k] += solved.worth[k]
+        found |= {task.family.key(n, layer): e for n, e in solved.elements.items()}
+        if "res" in task.chosen:
+            close = not (task.weight or task.both) and solved.gaps[1] < NEAR * size
+            standing = standing.after(solved, close=close)
     distances = [gap / own for gap in gaps]
     shares = [one / own for one in worth]
     values = [_objective(task, state.res, d, w) for d, w in zip(distances, shares, strict=True)]
     end = State(state.res, found, values[1], distances[1])
-    return end, values[0], _residual_score(task, state.res, score / own)
+    if "res" not in task.chosen or standing.certain(signs=task.asked.signs):
+        return end, values[0], None
+    for layer in standing.later:
+        scene = _scene(task, layer, state.res).after(end.of(task, layer))
+        standing = standing.scored(scene)
+    assert standing.score is not None
+    return end, values[0], _residual_score(task, state.res, standing.score / own)
 
 
-def _scene(task: Descent, layer: int | None) -> Scene:
+def _scene(task: Descent, layer: int | None, res: Ordered) -> Scene:
     a, b = task.pair(layer)
     asked = task.asked
-    return Scene(
-        task.family, task.a.config, layer, a, b, task.chosen, asked.stage2, asked.neurons,
-        task.heard(layer),
+    scene = Scene(
+        task.family, wider(task.a, task.b), layer, a, b, task.chosen, asked.stage2, asked.neurons,
+        task.heard(layer), task.both,
     )  # fmt: skip
-
-
-def _correlation(scene: Scene) -> Tensor:
-    """Σ a bᵀ over all signed legs of the residual coordinates in one layer."""
-    sizes = scene.family.sizes(scene.config)
-    parts = [correlate(scene.family, sizes, n, x, scene.b[n], "res") for n, x in scene.a.items()
-             if any(leg.name == "res" for leg in legs(scene.family.row(n).axes))]  # fmt: skip
-    return torch.stack([p.double() for p in parts if p is not None] or [torch.zeros(())]).sum(0)
+    return scene.after({"res": res})
 
 
 def _objective(task: Descent, res: Ordered, distance: float, worth: float) -> float:

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from engine.action import act
+from engine.alignment.differences import on_common_ground
 from engine.alignment.heads import bilinear, turning
 from engine.alignment.matching import residual_correlation
 from engine.alignment.one_pass import layer_tensors, residual, stages, start_from_embedding
@@ -17,7 +18,7 @@ from engine.checkpoint import Checkpoint, require_same_group
 from engine.elements import Element, Ordered
 from engine.errors import Progress, Refused
 from engine.family import Family
-from engine.questions import Align, Heads, Stage2, Turn
+from engine.questions import Align, Experts, Heads, Stage2, Turn
 from engine.symmetry import Symmetry
 
 Tensors = Mapping[str, Tensor]
@@ -67,11 +68,12 @@ class Pair:
         return replace(self.outer, elements=keyed)
 
 
-def pair(a: Checkpoint, b: Checkpoint, asked: Heads | Turn, progress: Progress) -> Pair:
+def pair(a: Checkpoint, b: Checkpoint, asked: Heads | Turn | Experts, progress: Progress) -> Pair:
     """Both layers, B in A's residual coordinates: from the embedding, or from activations.
 
     Errors: Refused for two groups, and for a layer that is not there.
     """
+    a, b = on_common_ground(a, b)
     require_same_group(a, b)
     if not 0 <= asked.layer < a.layers:
         raise Refused(f"There is no layer {asked.layer}: {a.name} has 0 to {a.layers - 1}.")
@@ -85,7 +87,7 @@ def pair(a: Checkpoint, b: Checkpoint, asked: Heads | Turn, progress: Progress) 
 
 
 def _correlation(
-    a: Checkpoint, b: Checkpoint, asked: Heads | Turn, progress: Progress
+    a: Checkpoint, b: Checkpoint, asked: Heads | Turn | Experts, progress: Progress
 ) -> np.ndarray:
     if asked.using == "weights":
         return start_from_embedding(a, b)

@@ -12,13 +12,13 @@ from engine.axes import Leg, Mark, legs, rewrite
 from engine.checkpoint import Checkpoint
 from engine.errors import Refused
 from engine.folding import HEADS
-from engine.questions import Heads, Turn
+from engine.questions import Experts, Heads, Turn
 from engine.running import HIDDEN, Given, at_random, divergence, from_text, log_probabilities
 
 WINDOWS, LENGTH = 2, 64
 
 
-def inputs(a: Checkpoint, asked: Heads | Turn) -> Given:
+def inputs(a: Checkpoint, asked: Heads | Turn | Experts) -> Given:
     """The question's tokens; random ids or images where A has no tokenizer for the default text."""
     try:
         return from_text(a, asked.text, asked.tokens)

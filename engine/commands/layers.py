@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from engine import exports, summaries
 from engine.errors import Interrupted
+from engine.exports import layers as exports
 from engine.options import Aggregates, Device, Dtype, Few, Json, Length, Model, Text, Tokens
 from engine.questions import Continue, Cut, Gap, Question
 from engine.questions import Layers as Maps
 from engine.questions.layers import METHODS, TESTS
 from engine.records import Record, plain
+from engine.summaries import layers as summaries
 from engine.terminal import emit, keep, listed, new_file, one_of, save_json, say, watched
 
 File = Annotated[Path, typer.Option(help="a new .json file; what is done so far stands in it")]

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from engine import summaries
 from engine.checkpoint import open_checkpoint
 from engine.options import Device, Dtype, Json, Model, Only, Out, Seed, Text, Tokens
 from engine.questions import Check, Inspect, Lab
 from engine.records import Experiment, ModelCard, SelfTest, plain
+from engine.summaries import models as summaries
 from engine.terminal import emit, listed, one_of, say, solve, watched
 
 

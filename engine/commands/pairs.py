@@ -1,12 +1,9 @@
-"""Commands on two models: related, align, match, heads, and one turn by hand."""
+"""Commands on two models: related, align, heads, and one turn by hand."""
 
-import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from engine import pair_summaries, summaries
 from engine.options import (
     A,
     B,
@@ -18,7 +15,6 @@ from engine.options import (
     Dtype,
     Inside,
     Json,
-    Known,
     Layer,
     Only,
     Out,
@@ -29,10 +25,10 @@ from engine.options import (
     Tokens,
     Using,
 )
-from engine.questions import Align, Heads, Match, Related, Turn
-from engine.records import HeadsReport, Relatedness, ResidualMatch, TurnReport, plain
-from engine.terminal import emit, keep, listed, new_file, one_of, save_match, say, solve, watched
-from engine.writing import new_folder
+from engine.questions import Align, Heads, Related, Turn
+from engine.records import HeadsReport, Relatedness, TurnReport, plain
+from engine.summaries import pairs as summaries
+from engine.terminal import emit, keep, listed, one_of, say, solve, watched
 
 
 def related(
@@ -55,7 +51,7 @@ def related(
     if as_json:
         emit(plain(record))
     else:
-        say(pair_summaries.of_relatedness(record))
+        say(summaries.of_relatedness(record))
 
 
 def align(
@@ -104,53 +100,11 @@ def align(
         neurons=neurons.value,
         refine=refine,
     )
-    with new_folder(out) as staged:
-        report = keep(asked, watched(lambda progress: asked.answer(progress, staged)))
-        text_of = json.dumps(plain(report), indent=1)
-        (staged / "report.json").write_text(text_of, encoding="utf-8")
+    report = keep(asked, watched(lambda progress: asked.write(out, progress)))
     if as_json:
         emit(plain(report))
     else:
-        say([*summaries.of_alignment(report), *pair_summaries.of_descent(report)])
-
-
-def match(
-    a: A,
-    b: B,
-    out: Annotated[Path, typer.Option(help="a file: .npz with every matrix, or .json without")],
-    using: By = Using.activations,
-    truth: Annotated[
-        Known,
-        typer.Option(
-            help="the right answer to count against: the gauge in "
-            "symmetry.safetensors, the identity (fine-tunes of one base), or none"
-        ),
-    ] = Known.planted,
-    text: Text = "default",
-    tokens: Tokens = "",
-    count: Count = 8192,
-    device: Device = "auto",
-    dtype: Dtype = "float32",
-    as_json: Json = False,
-) -> None:
-    """The residual coordinates at every depth: matrices, matchings, margins."""
-    new_file(out, ".npz", ".json")
-    asked = Match(
-        a,
-        b,
-        using=using.value,
-        tokens=count,
-        truth=truth.value,
-        text=one_of(text, tokens),
-        device=device,
-        dtype=dtype,
-    )
-    record = solve(asked, ResidualMatch)
-    save_match(record, out)
-    if as_json:
-        emit(plain(record, arrays=False))
-    else:
-        say([*summaries.of_match(record), f"written to {out}"])
+        say([*summaries.of_alignment(report), *summaries.of_descent(report)])
 
 
 def heads(

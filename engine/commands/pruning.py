@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from engine import summaries
 from engine.checkpoint import open_checkpoint
 from engine.options import Count, Device, Dtype, Json, Length, Model, Out, Switch, Text, Tokens
 from engine.pruning import PASSTHROUGH, kept, parse_layers, spoken
 from engine.pruning import prune as write
 from engine.questions import Drop
 from engine.records import CutCost, plain
+from engine.summaries import layers as summaries
 from engine.terminal import emit, one_of, say, solve, watched
 from engine.writing import new_folder
 

@@ -1,6 +1,7 @@
 """What a model writes with its layers in another order: the likeliest token, again and again."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import torch
 from jaxtyping import Int
@@ -41,7 +42,7 @@ def continuation(
     test = _test(asked, checkpoint)
     progress(0.0, "reading the prompt")
     words = network.tokenizer(checkpoint, "choose a model with one to see what it writes")
-    ids = _prompt(checkpoint, asked, words)
+    ids = prompt_ids(checkpoint, asked, words)
     model = network.load(checkpoint, network.device(asked.device), network.dtype(asked.dtype))
     layers = checkpoint.layers
     cell = (asked.i, asked.j) if test in PAIRS else (asked.i,)
@@ -89,9 +90,21 @@ def _test(asked: Continue, checkpoint: Checkpoint) -> Test:
     return found
 
 
-def _prompt(
-    checkpoint: Checkpoint, asked: Continue, words: network.Tokenizer
+class Prompted(Protocol):
+    """What a question says of its prompt."""
+
+    @property
+    def prompt(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+
+
+def prompt_ids(
+    checkpoint: Checkpoint, asked: Prompted, words: network.Tokenizer
 ) -> Int[Tensor, "1 positions"]:
+    """A prompt, or the beginning of the text; Refused where it and `count` tokens do not fit."""
     if not asked.prompt:
         ids = texts.tokens(checkpoint, texts.DEFAULT, BEGINNING, BEGINNING)
     else:

@@ -1,12 +1,21 @@
 """Questions about two models: related, match, align, heads, and one turn by hand."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from engine.errors import Progress, silent
 from engine.questions.base import Question
-from engine.records import AlignmentReport, HeadsReport, Relatedness, ResidualMatch, TurnReport
+from engine.records import (
+    AlignmentReport,
+    HeadsReport,
+    Relatedness,
+    ResidualMatch,
+    TurnReport,
+    plain,
+)
+from engine.writing import new_folder
 
 Using = Literal["weights", "activations"]
 CostKind = Literal["auto", "rotary", "published"]
@@ -87,6 +96,17 @@ class Align(Question):
             from engine.alignment import comparison  # noqa: PLC0415
 
             return comparison.compare(a, b, self, out, progress)[0]
+
+    def write(self, out: Path, progress: Progress = silent) -> AlignmentReport:
+        """The answer, with aligned B, `symmetry.safetensors` and `report.json` in a new folder.
+
+        Errors: Refused as for `engine.writing.new_folder`.
+        """
+        with new_folder(out) as staged:
+            report = self.answer(progress, staged)
+            text = json.dumps(plain(report), indent=1)
+            (staged / "report.json").write_text(text, encoding="utf-8")
+        return report
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,17 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from engine.records.barriers import (
+    SCOPES,
+    STAGES,
+    BarrierReport,
+    Curve,
+    Estimate,
+    HeadOrders,
+    LossSlice,
+    MergeReport,
+    Writing,
+)
 from engine.records.cards import (
     BlindCard,
     Carrier,
@@ -12,6 +23,7 @@ from engine.records.cards import (
     Role,
     SelfTest,
 )
+from engine.records.experts import ExpertsReport, Toll
 from engine.records.heads import (
     STEPS,
     Cost,
@@ -43,6 +55,7 @@ from engine.records.layers import (
 )
 from engine.records.lineage import LineageTest, Relatedness
 from engine.records.matches import (
+    AlignmentProgress,
     AlignmentReport,
     Assignment,
     LayerStage,
@@ -52,43 +65,74 @@ from engine.records.matches import (
     Sweep,
     Truth,
 )
+from engine.records.neurons import Compared, Excited, NeuronLayers, NeuronMatch, Spared
+from engine.records.reproduction import (
+    VARIANTS,
+    Architecture,
+    Connectivity,
+    OrderTrial,
+    PublishedConnectivity,
+    PublishedCoordinates,
+    ScopeRatios,
+)
 from engine.records.words import (
     TOLERANCE,
     Word,
+    named_arrays,
     plain,
     word,
 )
 
 __all__ = [
     "REGISTRY",
+    "SCOPES",
+    "STAGES",
     "STEPS",
     "TOLERANCE",
+    "VARIANTS",
     "WINDOWS",
+    "AlignmentProgress",
     "AlignmentReport",
+    "Architecture",
     "Assignment",
+    "BarrierReport",
     "BlindCard",
     "Candidate",
     "Carrier",
+    "Compared",
+    "Connectivity",
     "Continuation",
     "CoordinateCard",
     "Cost",
+    "Curve",
     "CutCost",
     "CutReport",
     "DirectionTest",
     "Disguise",
     "Effect",
+    "Estimate",
+    "Excited",
     "Experiment",
+    "ExpertsReport",
     "GapStep",
     "GapTrajectory",
     "HeadCost",
+    "HeadOrders",
     "HeadsReport",
     "LayerMaps",
     "LayerStage",
     "LineageTest",
+    "LossSlice",
     "Measure",
+    "MergeReport",
     "Midpoint",
     "ModelCard",
+    "NeuronLayers",
+    "NeuronMatch",
     "OrderRank",
+    "OrderTrial",
+    "PublishedConnectivity",
+    "PublishedCoordinates",
     "PublishedMaps",
     "Readings",
     "Record",
@@ -96,14 +140,19 @@ __all__ = [
     "ResidualMatch",
     "Role",
     "Run",
+    "ScopeRatios",
     "SelfTest",
+    "Spared",
     "StageReport",
     "Sweep",
     "TensorChange",
+    "Toll",
     "Truth",
     "TurnReport",
     "Turns",
     "Word",
+    "Writing",
+    "named_arrays",
     "plain",
     "word",
 ]
@@ -111,7 +160,8 @@ __all__ = [
 Record = (
     SelfTest | ModelCard | ResidualMatch | AlignmentReport | Experiment | HeadsReport | TurnReport
     | LayerMaps | CutReport | CutCost | Continuation | GapTrajectory | PublishedMaps
-    | Relatedness
+    | Relatedness | AlignmentProgress | BarrierReport | Estimate | Writing | MergeReport | LossSlice
+    | HeadOrders | ExpertsReport | NeuronMatch | NeuronLayers
 )  # fmt: skip
 
 REGISTRY: Mapping[str, type] = MappingProxyType({
@@ -119,6 +169,8 @@ REGISTRY: Mapping[str, type] = MappingProxyType({
     for cls in (
         SelfTest, ModelCard, ResidualMatch, AlignmentReport, Experiment, HeadsReport, TurnReport,
         LayerMaps, CutReport, CutCost, Continuation, GapTrajectory, PublishedMaps, Relatedness,
+        AlignmentProgress, BarrierReport, Estimate, Writing, MergeReport, LossSlice, HeadOrders,
+        ExpertsReport, NeuronMatch, NeuronLayers,
     )
 })  # fmt: skip
 """The records that the store keeps, by name."""

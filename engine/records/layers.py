@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -51,25 +51,35 @@ class Readings:
     def measure(self, quantity: Quantity = "kl") -> Measure:
         """Means over all positions; a percentile bootstrap over windows where there are enough."""
         values = getattr(self, quantity).astype(np.float64)
-        mean = _means(values, self.positions[None].astype(np.float64))[..., 0]
+        mean = means(values, self.positions[None].astype(np.float64))[..., 0]
         if len(self.positions) < WINDOWS:
             return Measure(mean)
-        drawn = _means(values, self._draws)
+        drawn = means(values, self._draws)
         # Draws themselves, not points between them: between two infinite ones there is none.
         ends = np.quantile(drawn, (0.025, 0.975), axis=-1, method="inverted_cdf")
         return Measure(mean, *ends)
 
     @cached_property
     def _draws(self) -> np.ndarray:
-        """Positions of each window times how often a resample has the window, [draws, windows]."""
-        windows = len(self.positions)
-        chosen = np.random.default_rng(0).integers(windows, size=(DRAWS, windows))
-        times = np.zeros((DRAWS, windows))
-        np.add.at(times, (np.arange(DRAWS)[:, None], chosen), 1.0)
-        return times * self.positions
+        return resampled(self.positions)
 
 
-def _means(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def resampled(positions: np.ndarray) -> np.ndarray:
+    """Positions of each window times how often a resample has the window, [draws, windows]."""
+    return _times(len(positions)) * positions
+
+
+@lru_cache(maxsize=8)
+def _times(windows: int) -> np.ndarray:
+    """How often each resample has each window, [draws, windows]; the same for every record."""
+    chosen = np.random.default_rng(0).integers(windows, size=(DRAWS, windows))
+    times = np.zeros((DRAWS, windows))
+    np.add.at(times, (np.arange(DRAWS)[:, None], chosen), 1.0)
+    times.flags.writeable = False
+    return times
+
+
+def means(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Weighted means over the windows, [*cells, draws]; a window that is nan is left out."""
     known, finite = ~np.isnan(values), np.isfinite(values)
     total = known.astype(np.float64) @ weights.T

@@ -84,6 +84,7 @@ class LayerStage:
     before: float  # relative distance ‖A − B‖ / ‖A‖ over the tensors that carry them, before
     after: float  # and after
     margin: float | None  # relative; None for a continuous element
+    taken: float | None = None  # by how much Σ ‖A − B‖² fell
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,22 @@ class Midpoint:
     stage: str  # "unaligned", "with ffn" (and all before it), "refined", …
     loss: float  # mean −log p of each next token on held-out text, nats
     above: float  # minus the mean of A's and B's own loss
+
+
+@dataclass(frozen=True)
+class AlignmentProgress:
+    """An alignment as far as it has come."""
+
+    a: str
+    b: str
+    steps: tuple[LayerStage, ...] = ()
+    sweeps: tuple[Sweep, ...] = ()
+    losses: tuple[tuple[float, ...], ...] = ()  # half way, nats: of each refinement, step by step
+
+    @property
+    def parts(self) -> int:
+        """How much there is."""
+        return len(self.steps) + len(self.sweeps) + sum(map(len, self.losses))
 
 
 @dataclass(frozen=True)
@@ -141,6 +158,8 @@ class AlignmentReport:
     steps: tuple[LayerStage, ...] = ()  # layer by layer, in the order in which they were solved
     sweeps: tuple[Sweep, ...] = ()  # of every start, in order
     midpoints: tuple[Midpoint, ...] = ()  # where a refinement was asked for
+    norms: np.ndarray | None = None  # float32 [tensors], ‖A‖
+    notes: tuple[str, ...] = ()  # what differs between the files, and what was done about it
 
     @property
     def kept(self) -> Word:

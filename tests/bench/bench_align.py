@@ -1,20 +1,24 @@
 # ruff: noqa: T201 (a script that prints)
-"""Whole alignment against git re-basin: `python tests/bench/bench_align.py [MODEL] [--out FILE]`.
+"""Whole alignment against git re-basin: `python tests/bench/bench_align.py [MODEL] [--layers N]`.
 
-A model against itself, trained a little further, as it is and scrambled. The alternative is a
-straightforward port of the coordinate descent of Ainsworth et al. 2023 (`weight_matching.py`):
-orders of the residual stream and of every layer's neurons, one cost matrix from all tensors and one
-assignment each, in random turns until none gains. Both are judged by the same distance of weights,
-both models folded; seconds are of one run each, on the same machine.
+A model against itself, trained a little further (kept in the store), with `--scrambled` also in
+other coordinates. The alternative is a straightforward port of the coordinate descent of Ainsworth
+et al. 2023 (`weight_matching.py`): orders of the residual stream and of every layer's neurons, one
+cost matrix from all tensors and one assignment each, in random turns until none gains. Both start
+from the identity, run in turns in processes of their own that read the files themselves, and are
+judged by the same distance of weights, both models folded. Seconds are medians; quote the ratios.
 """
 
 import argparse
 import json
+import re
 import resource
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -32,11 +36,13 @@ from engine.alignment.sweeps import Descent, descend
 from engine.axes import legs
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.elements import Ordered
+from engine.pruning import prune
 from engine.questions import Align
 from engine.scramble import scramble
-from engine.symmetry import Symmetry, words
+from engine.store import default_root
+from engine.symmetry import Symmetry, load, words
 
-LENGTH = 512
+LENGTH = 128
 
 
 def tuned(a: Checkpoint, folder: Path, steps: int, rate: float = 1e-4) -> Checkpoint:
@@ -133,36 +139,111 @@ def kept(g: Symmetry) -> float:
     return float((found.permutation == torch.arange(len(found.scale))).double().mean())
 
 
-def bench(a: Checkpoint, b: Checkpoint) -> dict[str, dict[str, float]]:
-    """Seconds, distance and residual coordinates in place, of both."""
+Figures = dict[str, float]
+
+
+def in_this_process(name: str, a: Checkpoint, b: Checkpoint) -> tuple[Symmetry, Figures]:
+    """A solution with its wall and processor seconds, and the peak of memory beyond the start."""
+    before = peak()
+    began, used = time.perf_counter(), time.process_time()
+    g = {"ours": ours, "rebasin": rebasin}[name](a, b)
+    took = {"seconds": time.perf_counter() - began, "processor": time.process_time() - used}
+    return g, {**took, "peak_mb": peak() - before}
+
+
+def peak() -> float:
+    """The most memory that this process has held, in MB.
+
+    On Linux by the process itself: what `getrusage` says is inherited from the one that started it.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return float(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1e3
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def in_its_own(name: str, a: Checkpoint, b: Checkpoint) -> tuple[Symmetry, Figures]:
+    """The same in a new process."""
+    with tempfile.TemporaryDirectory() as made:
+        gauge = Path(made) / "g.safetensors"
+        run = [sys.executable, __file__, str(a.folder), "--solve", name, str(b.folder), str(gauge)]
+        done = subprocess.run(run, check=True, capture_output=True, text=True)
+        return load(gauge), json.loads(done.stdout)
+
+
+def bench(
+    a: Checkpoint,
+    b: Checkpoint,
+    solve: Callable[..., tuple[Symmetry, Figures]] = in_this_process,
+    runs: int = 1,
+) -> dict[str, Figures]:
+    """Seconds, memory, distance and residual coordinates in place, of both."""
     found = {"unaligned": {"distance": distance(a, b, Symmetry(a.family, a.config, {}))}}
-    for name, solve in (("ours", ours), ("rebasin", rebasin)):
-        began = time.perf_counter()
-        g = solve(a, b)
-        taken = time.perf_counter() - began
-        found[name] = {"seconds": taken, "distance": distance(a, b, g), "in_place": kept(g)}
-    found["ratio"] = {"times_faster": found["rebasin"]["seconds"] / found["ours"]["seconds"]}
+    every = [{name: solve(name, a, b) for name in ("ours", "rebasin")} for _ in range(runs)]
+    for name in ("ours", "rebasin"):
+        g = every[0][name][0]
+        taken = [run[name][1] for run in every]
+        middle = {key: statistics.median(one[key] for one in taken) for key in taken[0]}
+        found[name] = {**middle, "distance": distance(a, b, g), "in_place": kept(g)}
+    mine, other = found["ours"], found["rebasin"]
+    found["ratio"] = {
+        "times_faster": other["seconds"] / mine["seconds"],
+        "times_less_processor": other["processor"] / mine["processor"],
+        "times_less_memory": other["peak_mb"] / max(mine["peak_mb"], 1e-9),
+        "distance": mine["distance"] / other["distance"],
+    }
     return found
+
+
+def layer_mb(a: Checkpoint) -> float:
+    """The largest part that is held at once: of one layer, or of none, in float32."""
+    sizes: dict[int | None, float] = {}
+    for name, header in a.headers.items():
+        layer = a.family.row(name).layer
+        sizes[layer] = sizes.get(layer, 0.0) + 4e-6 * header.parameters
+    return max(sizes.values())
+
+
+def prepared(spec: str, layers: int | None, steps: int) -> tuple[Checkpoint, Checkpoint]:
+    """The model (its first layers) and the same trained further, written once."""
+    a = open_checkpoint(spec)
+    folder = default_root() / "bench"
+    if layers and layers < a.layers:
+        cut = folder / f"{a.fingerprint}-{layers}"
+        drop = range(layers, a.layers)
+        a = open_checkpoint(cut) if cut.exists() else prune(a, drop, cut)
+    further = folder / f"{a.fingerprint}-after-{steps}"
+    return a, open_checkpoint(further) if further.exists() else tuned(a, further, steps)
 
 
 def main() -> None:
     """Run all and print one JSON document."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("model", nargs="?", default="smollm2")
+    options.add_argument("--layers", type=int, help="only so many first layers (all)")
     options.add_argument("--steps", type=int, default=20, help="of training")
+    options.add_argument("--runs", type=int, default=3, help="of each, in turns")
+    options.add_argument("--scrambled", action="store_true", help="also in other coordinates")
     options.add_argument("--out", type=Path, help="also write the figures to a file")
+    options.add_argument("--solve", nargs=3, help=argparse.SUPPRESS)
     given = options.parse_args()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        a = open_checkpoint(given.model)
-        b = tuned(a, folder / "tuned", given.steps)
-        scramble(b, folder / "scrambled", seed=1)
-        figures = {
-            "threads": torch.get_num_threads(),
-            "tuned": bench(a, b),
-            "scrambled": bench(a, open_checkpoint(folder / "scrambled")),
-            "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
-        }
+    if given.solve:
+        name, other, gauge = given.solve
+        g, figures = in_this_process(name, open_checkpoint(given.model), open_checkpoint(other))
+        g.save(Path(gauge))
+        print(json.dumps(figures))
+        return
+    a, b = prepared(given.model, given.layers, given.steps)
+    figures = {
+        "layers": a.layers,
+        "threads": torch.get_num_threads(),
+        "one_layer_mb": layer_mb(a),
+        "tuned": bench(a, b, in_its_own, given.runs),
+    }
+    if given.scrambled:
+        with tempfile.TemporaryDirectory() as made:
+            scramble(b, Path(made) / "b", seed=1)
+            figures["scrambled"] = bench(a, open_checkpoint(Path(made) / "b"), in_its_own)
     text = json.dumps(figures, indent=1)
     print(text)
     if given.out:

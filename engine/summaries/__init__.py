@@ -1,0 +1,1 @@
+"""Records as lines of text for the terminal."""

@@ -1,0 +1,238 @@
+"""Published and measured here: the page, its sentences, its pictures."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app import layer_views, outputs, reproduced
+from app.charts import drawing
+from app.charts import reproductions as charts
+from app.charts.theme import DARK, LIGHT
+from app.sections import reproductions as sections
+from app.sentences import reproductions as sentences
+from app.settings import ROOT
+from engine import published, reproduction
+from engine.records import VARIANTS, Architecture, Connectivity, OrderTrial, ScopeRatios
+from tests.allowed import stored_pair
+
+MAIN = str(ROOT / "app" / "main.py")
+PAGE = str(ROOT / "pages" / "published.py")
+TOLD = reproduction.connectivity()
+
+
+def scope(name: str, word: str, none: float, orthogonal: float, full: float) -> ScopeRatios:
+    """Three pairs around these means."""
+    middle = np.array([none, orthogonal, full])[:, None] * np.array([0.9, 1.0, 1.1])
+    relative = np.stack([middle, 0.8 * middle, 1.2 * middle], axis=-1)
+    naive = np.array([0.5, 1.0, 1.5])
+    left = relative[2] * naive[:, None]
+    pairs = tuple((f"{name}-{k}", f"{name}-{k + 1}") for k in range(3))
+    return ScopeRatios(name, word, pairs, naive, relative, left, 0 * left)
+
+
+@pytest.fixture
+def here() -> Connectivity:
+    every = {n: Architecture(n, "encoder", p, "class", "images", 3, 48, 4) for n, p in
+             (("vit", "absolute"), ("llama", "rotary"))}  # fmt: skip
+    found = (
+        scope("vit", "first-layer", 0.8, 0.14, 0.1),
+        scope("llama", "first-layer", 0.3, 0.32, 0.34),
+        scope("llama", "whole", 0.7, 0.6, 0.5),
+    )
+    barrier = np.array([0.3, 0.1, 0.2])
+    trial = OrderTrial("vit", ("vit-0", "vit-1"), barrier, 0.9, 2, (1, 2))
+    return Connectivity(every, found, (trial,), (), ("No rotary ViT.",), 25, "python -m x")
+
+
+# Sentences
+
+
+def test_the_verdict_counts_settings_and_names_exceptions(here: Connectivity) -> None:
+    said = sentences.told(here, TOLD)
+    assert said.headline == (
+        "A full Stage 2 leaves less of the barrier than none in 2 of 3 settings."
+    )
+    assert "9 pairs" in said.text
+    assert "none in: Llama, the first layer (34% after 30%)." in said.text
+    assert "the first layer, 1 of 2 architectures here lie in its 7% to 12%." in said.text
+    assert said.badge == ""
+    assert sentences.told(replace(here, missing=("vit: whole",)), TOLD).badge == "partial"
+    better = replace(here, scopes=here.scopes[:1])
+    assert sentences.exceptions(better) == ""
+
+
+def test_the_ablation_says_where_the_paper_has_none(here: Connectivity) -> None:
+    card = sentences.ablation(here, TOLD, "first-layer")
+    assert "+ full Stage 2 7% to 12%" in card.theirs
+    assert "ViT: 80%, 14%, 10%; Llama: 30%, 32%, 34%." in card.ours
+    assert "No rotary ViT." in card.differs and "no ablation" not in card.differs
+    other = sentences.ablation(here, TOLD, "whole")
+    assert "The paper has no ablation of the whole model." in other.differs
+    assert sentences.ablation(here, TOLD, "all-attention").ours == sentences.NOTHING
+
+
+def test_nothing_is_called_connected(here: Connectivity) -> None:
+    card = sentences.connected(here, TOLD, "whole")
+    assert "Large data: not connected" in card.theirs
+    assert "above 0 with its whole interval in 3 of 3 pairs" in card.ours
+    touching = here.scopes[2].left.copy()
+    touching[0, 1] = 0.0
+    scopes = (*here.scopes[:2], replace(here.scopes[2], left=touching))
+    assert (
+        "in 2 of 3 pairs" in sentences.connected(replace(here, scopes=scopes), TOLD, "whole").ours
+    )
+
+
+def test_orders_are_ranked_by_what_was_measured(here: Connectivity) -> None:
+    assert "ViT 2 of 3 (12)." in sentences.orders(here, TOLD).ours  # 100 (0.2 − 0.1) / 0.8
+    assert np.isnan(replace(here.orders[0], naive=0.05).lost)
+    assert sentences.orders(replace(here, orders=()), TOLD).ours == sentences.NOTHING
+
+
+def test_published_correlations_come_out_of_the_published_data() -> None:
+    """Rank correlations of the paper's own file: replacing tells more there."""
+    maps = layer_views.of_published(published.published("qwen3-8b-removal"))
+    found = sentences.told_removal(maps, maps.singles["removal"].value)
+    assert found["swap"] == pytest.approx(0.62, abs=0.01)
+    assert found["replace"] == pytest.approx(0.78, abs=0.01)
+    shuffled = np.random.default_rng(0).permutation(maps.singles["removal"].value)
+    assert abs(sentences.told_removal(maps, shuffled)["replace"]) < 0.6
+
+
+def test_cards_of_layers_say_what_was_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduced, "shipped_maps", lambda model: None)
+    monkeypatch.setattr(outputs, "known", lambda question: None)
+    cards = {one.title: one for one in reproduced.cards()}
+    assert len(cards) == 5
+    without = [one for one in cards.values() if sentences.NOTHING in one.ours]
+    assert len(without) == 4  # the fine-tunes' coordinates are in the demo's own record
+    assert [one.command for one in without] == ["", "", "", ""]
+    assert "20 of 102 pairs, 12 with intervals apart" in without[0].theirs
+    assert "pythia-160m ×14" in without[2].theirs
+
+
+# Pictures
+
+
+def test_every_pair_is_a_dot_beside_the_published_bars(here: Connectivity) -> None:
+    table = charts.dots(here, "first-layer")
+    assert len(table) == 2 * 3 * len(VARIANTS)
+    assert table["who"].unique().tolist() == ["ViT", "Llama"]
+    assert ((table["low"] < table["ratio"]) & (table["ratio"] < table["high"])).all()
+    assert charts.ranges(TOLD)["high"].tolist() == [0.91, 0.16, 0.12]
+    spec = charts.ratios(here, TOLD, "first-layer", LIGHT).to_dict()
+    marks = [layer["mark"]["type"] for layer in spec["layer"]]
+    assert marks == ["rule", "bar", "rule", "point", "tick"]
+    assert len(json.dumps(spec)) < 100_000
+
+
+def test_a_pair_without_a_ratio_is_no_dot(here: Connectivity) -> None:
+    gone = here.scopes[0].relative.copy()
+    gone[:, 1] = np.nan
+    less = replace(here, scopes=(replace(here.scopes[0], relative=gone),))
+    assert len(charts.dots(less, "first-layer")) == 2 * len(VARIANTS)
+    assert charts.span(np.zeros(0), "{}") == "no ratio"
+    assert charts.dots(here, "all-attention").empty
+
+
+def test_the_table_is_means_and_ranges(here: Connectivity) -> None:
+    table = charts.table(here)
+    assert table["full"].tolist()[0] == "10% (9% to 11%)"
+    assert table["naive, nats"].tolist()[0] == "1 (0.5 to 1.5)"
+    rows = charts.pairs(here)
+    assert len(rows) == 9
+    assert rows["full"].iloc[0] == here.scopes[0].relative[2, 0, 0]
+
+
+def test_the_chosen_order_stands_out(here: Connectivity) -> None:
+    line, dots = charts.orders(here.orders, LIGHT).layer
+    assert line.data["barrier"].tolist() == [here.orders[0].naive]
+    data = dots.data
+    assert data.sort_values("rank")["barrier"].tolist() == [0.1, 0.2, 0.3]
+    assert data[data["order"] == "chosen"]["barrier"].tolist() == [0.2]
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK], ids=["light", "dark"])
+def test_pictures_are_drawn(here: Connectivity, look: Any) -> None:
+    for chart in (charts.ratios(here, TOLD, "whole", look), charts.orders(here.orders, look)):
+        assert drawing.image(chart, "svg").startswith(b"<svg")
+
+
+# The page
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    with stored_pair(tmp_path, monkeypatch):
+        yield opened
+
+
+def opened(**link: Any) -> AppTest:
+    at = AppTest.from_file(MAIN, default_timeout=60)
+    for name, value in link.items():
+        at.query_params[name] = value
+    at = at.run().switch_page(PAGE).run()
+    assert not at.exception
+    return at
+
+
+def text(at: AppTest) -> str:
+    return "\n".join(item.value for item in at.markdown).replace("\\", "")
+
+
+def specs(at: AppTest) -> list[Any]:
+    return [json.loads(chart.proto.spec) for chart in at.get("vega_lite_chart")]
+
+
+def test_the_page_shows_what_the_file_holds(at: Any) -> None:
+    page = at()
+    assert page.title[0].value == "Does what was published hold here?"
+    record = reproduction.measured()
+    assert sentences.told(record, TOLD).headline in text(page)
+    assert page.segmented_control(key="scope").value == TOLD.scope
+    assert len(specs(page)) == 1 + bool(record.orders)
+    assert record.command in page.code[0].value
+    assert [button.label for button in page.get("download_button")][:2] == [
+        "Pairs (CSV)",
+        "Cards (JSON)",
+    ]
+
+
+def test_a_link_opens_another_scope(at: Any) -> None:
+    page = at(scope="all-attention")
+    assert page.segmented_control(key="scope").value == "all-attention"
+    assert "The paper has no ablation" in "\n".join(c.value for c in page.caption)
+    page = page.segmented_control(key="scope").set_value("whole").run()
+    assert "not connected" in text(page)
+
+
+def test_without_a_file_the_other_cards_stay(at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduction.measured, "__defaults__", (Path("nowhere.json"),))
+    page = at()
+    assert "run python -m assets.make_lmc" in page.text[0].value
+    assert "Does swapping cost less than replacing?" in text(page)
+
+
+def test_cards_become_json(here: Connectivity) -> None:
+    files: list[Any] = []
+    seen = {"files": files}
+    original = outputs.take_away
+    try:
+        outputs.take_away = lambda f, c, n="": seen.update(files=f, commands=c)  # type: ignore[assignment]
+        cards = [sentences.ablation(here, TOLD, "first-layer"), *reproduced.cards()]
+        sections.take_away(here, TOLD, "first-layer", cards)
+    finally:
+        outputs.take_away = original
+    made = {file.name: file.make() for file in seen["files"]}
+    held = json.loads(made["published-cards.json"])
+    assert held[0]["ours"] == cards[0].ours and len(held) == len(cards)
+    assert made["published-pairs.csv"].count("\n") == 10
+    assert made["published-ratios.png"].startswith(b"\x89PNG")
+    assert seen["commands"][0] == "python -m x" and len(set(seen["commands"])) == len(
+        seen["commands"]
+    )
