@@ -4,6 +4,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from engine.errors import Refused
@@ -33,14 +34,21 @@ def evaluate(text: str, config: Config, defaults: Mapping[str, str]) -> int:
     is absent or null, `defaults` may have an expression for it, or for its length. Refused for one
     that is neither a positive whole number nor a share between 0 and 1.
     """
-    return int(_value(ast.parse(text, mode="eval").body, text, config, defaults) + _ROUNDING)
+    return int(_value(_tree(text), text, config, defaults) + _ROUNDING)
+
+
+@cache
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 def _value(node: ast.expr, text: str, config: Config, defaults: Mapping[str, str]) -> Number:
     match node:
         case ast.Constant(value=int(number) | float(number)):
             return number
-        case ast.Name() | ast.Attribute():
+        case ast.Name(id=name):
+            return _attribute(name, config, defaults)
+        case ast.Attribute():
             return _attribute(ast.unparse(node), config, defaults)
         case ast.Call(func=ast.Name(id="len"), args=[argument]):
             return _length(ast.unparse(argument), config, defaults)
@@ -73,8 +81,7 @@ def found(config: Config, name: str) -> Any:
 def _attribute(name: str, config: Config, defaults: Mapping[str, str]) -> Number:
     value = found(config, name)
     if value is None and name in defaults:
-        tree = ast.parse(defaults[name], mode="eval").body
-        return _value(tree, defaults[name], config, defaults)
+        return _value(_tree(defaults[name]), defaults[name], config, defaults)
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     if isinstance(value, float) and 0 < value <= 1:

@@ -56,7 +56,7 @@ def test_another_first_layer_is_refused(folder: Path, tmp_path: Path) -> None:
 def test_norms_with_a_bias_are_refused(tmp_path: Path) -> None:
     tiny.build("modernbert_masked", tmp_path / "biased", norm_bias=True)
     with pytest.raises(Refused, match=r"'norm_bias' is True; the ModernBERT family covers False"):
-        open_checkpoint(tmp_path / "biased")
+        _ = open_checkpoint(tmp_path / "biased").family
 
 
 def test_attention_is_a_scope_without_its_norm(folder: Path) -> None:

@@ -51,6 +51,8 @@ SCREENS = {
     "qwen3": Screen("demo:qwen3", 6, TURNED),
     "vit": Screen("vit", 3, (QUERIES,)),
 }
+FURTHER = {"mixtral", "opt"}
+"""Whose parts other screens show too."""
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,9 @@ def sound(page: Page) -> None:
     assert max(wide, default=0) <= 1
 
 
-@pytest.mark.parametrize("name", SCREENS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in FURTHER else ()) for n in SCREENS]
+)
 def test_a_screen_for_every_architecture(
     heads_site: Site, browser: Browser, tmp_path: Path, name: str
 ):
