@@ -20,6 +20,8 @@ expect.set_options(timeout=WAIT)
 
 MODELS = ("base", "gpt2", "pythia", "qwen3", "mixtral", "bert")
 """Demo models, each of another architecture; the first one shows all of its presets."""
+FURTHER = {"gpt2", "mixtral", "pythia"}
+"""Whose presets are walked through only on request: the engine's tests hold them too."""
 
 CHART = ".nsewdrag, [data-testid=stVegaLiteChart] svg"
 MAIN, SIDE = "stMain", "stSidebar"
@@ -181,7 +183,9 @@ def walked(engine_site: Site, browser: Browser) -> Iterator[Page]:
         yield page
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in FURTHER else ()) for n in MODELS]
+)
 def test_every_preset_shows_what_the_theory_says(walked: Page, name: str):
     page, model = walked, f"demo:{name}"
     choose(page, "A", model, SIDE)

@@ -51,7 +51,7 @@ SCREENS = {
     "qwen3": Screen("demo:qwen3", 6, TURNED),
     "vit": Screen("vit", 3, (QUERIES,)),
 }
-FURTHER = {"mixtral", "opt"}
+FURTHER = {"bert", "mixtral", "opt"}
 """Whose parts other screens show too."""
 
 
