@@ -1,13 +1,11 @@
 """Models on the line between two, written as checkpoints."""
 
-import hashlib
 import json
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from app.outputs import results
-from app.written import Writing
+from app.written import Answering
 from engine.errors import Progress
 from engine.exports import line as exports
 from engine.questions import Merge
@@ -15,25 +13,15 @@ from engine.writing import new_folder
 
 
 @dataclass(frozen=True)
-class Merging(Writing):
+class Merging(Answering):
     """The request to write the model at t, with what it was measured to say beside it."""
 
     asked: Merge
 
     @property
-    def device(self) -> str:
-        """It is measured, so it takes its turn there."""
-        return self.asked.device
-
-    @cached_property
-    def key(self) -> str:
-        """Of the question, but not its job."""
-        return hashlib.sha256(f"write {self.asked.key}".encode()).hexdigest()[:32]
-
-    @property
     def name(self) -> str:
         """Named by both models' content, t, and all that else changes it."""
-        a, b = (checkpoint.fingerprint[:8] for checkpoint in self.asked.checkpoints)
+        a, b = self.prints
         return f"merged-{a}-{b}-{self.asked.t:g}-{self.asked.key[:8]}"
 
     def fill(self, out: Path, progress: Progress) -> None:

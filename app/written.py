@@ -1,5 +1,6 @@
 """Checkpoints that pages write: each by a job, below the results store, once."""
 
+import hashlib
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from app.opening import Places
 from app.outputs import results
 from engine.errors import Progress, Refused
+from engine.questions import Align, Merge
 
 
 @cache
@@ -54,3 +56,25 @@ class Writing:
                 ) from error
             self.fill(self.out, progress)
         return self.out
+
+
+@dataclass(frozen=True)
+class Answering(Writing):
+    """The request to write what a question makes: it is computed anew, since records hold none."""
+
+    asked: Align | Merge
+
+    @property
+    def device(self) -> str:
+        """The question's: the work takes its turn there."""
+        return self.asked.device
+
+    @cached_property
+    def key(self) -> str:
+        """Of the question, but not its job."""
+        return hashlib.sha256(f"write {self.asked.key}".encode()).hexdigest()[:32]
+
+    @property
+    def prints(self) -> list[str]:
+        """The beginnings of the models' fingerprints."""
+        return [checkpoint.fingerprint[:8] for checkpoint in self.asked.checkpoints]

@@ -4,16 +4,13 @@ import streamlit as st
 
 from app import inputs, outputs
 from app.charts import barriers
-from app.charts.barriers import What
 from app.controls import barrier as controls
 from app.controls import model as models
 from app.controls.barrier import Line, Spot
-from app.sections import barrier, growing, line, planes
+from app.sections import barrier, curves, growing
 from app.sentences import barriers as sentences
 from app.sentences import verdicts
 from engine.errors import Refused
-from engine.questions import Barrier
-from engine.records import BarrierReport
 
 st.title("Is there a hill on the straight line between them?")
 verdict = st.container()
@@ -38,37 +35,23 @@ def asked(both: Line) -> None:
     title = "The line from {} to {}".format(*names)
     with verdict:
         place = st.container()
-        barrier.forecast(question, both.parameters)
+        curves.forecast(question, both.parameters)
         record = outputs.measured(question, title, "Measure the line")
     found = outputs.so_far(question) if record is None else record
     if record is None and growing.runs(question):
         with pick:
             t = controls.at(question)
-        barrier.live(question, what, t)
+        curves.live(question, what, t)
     elif found is None or not found.curves:
         with place:
             outputs.say(sentences.waiting(names), key="verdict")
     else:
         with place:
             outputs.say(sentences.told(found, barriers.quantity(what)), key="verdict")
-        shown(question, found, both, what)
-
-
-def shown(question: Barrier, report: BarrierReport, both: Line, what: What) -> None:
-    """All parts of a page at rest."""
-    with pick:
-        t = controls.at(question)
-        spot = Spot(t, controls.stage([curve.stage for curve in report.curves]))
-    barrier.pictures(report, what, t)
-    commands = line.texts(question, report, both, spot)
-    commands += line.merge(question, spot)
-    commands += line.ablation(question, report)
-    commands += line.gauges(question, spot)
-    files, told = planes.plane(question)
-    more, tried = planes.orders(question, both)
-    barrier.theory()
-    commands += [*told, *tried]
-    barrier.take_away(question, report, what, t, ([*files, *more], commands))
+        with pick:
+            t = controls.at(question)
+            spot = Spot(t, controls.stage([curve.stage for curve in found.curves]))
+        barrier.whole(question, found, both, what, spot)
 
 
 if a is None or b is None:

@@ -49,6 +49,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+    """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
+    from tests.allowed import stored_pair  # the app is imported by the tests that need it
+
+    with stored_pair(tmp_path, monkeypatch) as found:
+        yield found
+
+
+@pytest.fixture
 def generator() -> torch.Generator:
     """A generator with a fixed seed."""
     return torch.Generator().manual_seed(0)

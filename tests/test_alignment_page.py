@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -20,18 +19,10 @@ from engine.errors import Refused
 from engine.questions import Align, Check, Inspect, Related
 from tests import fake_alignments as made
 from tests import fakes
-from tests.allowed import stored_pair
 
 MAIN = str(ROOT / "app" / "main.py")
 PAGE = str(ROOT / "pages" / "alignment.py")
 RUN = "Put B into A's coordinates"
-
-
-@pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
-    with stored_pair(tmp_path, monkeypatch) as found:
-        yield found
 
 
 def put(question: Any, record: Any) -> None:

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -30,7 +29,6 @@ from engine.questions import (
 )
 from engine.questions.line import ABLATION, MERGING, USUAL
 from tests import fake_alignments, fake_barriers, fakes
-from tests.allowed import stored_pair
 
 MAIN = str(ROOT / "app" / "main.py")
 PAGE = str(ROOT / "pages" / "barrier.py")
@@ -39,14 +37,13 @@ TITLE = "Is there a hill on the straight line between them?"
 
 
 @pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
-    with stored_pair(tmp_path, monkeypatch) as found:
-        monkeypatch.setattr(store, "SHIPPED", ())
-        outputs.results.cache_clear()
-        texts.names.cache_clear()
-        put(Related(*found), fake_alignments.relatedness())
-        yield found
+def pair(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The same, nothing shipped, no texts brought, their relation known."""
+    monkeypatch.setattr(store, "SHIPPED", ())
+    outputs.results.cache_clear()
+    texts.names.cache_clear()
+    put(Related(*pair), fake_alignments.relatedness())
+    return pair
 
 
 @pytest.fixture

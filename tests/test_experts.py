@@ -13,7 +13,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 from torch import Tensor
 
-from app.charts import drawing
+from app.charts import drawing, tables
 from app.charts import experts as charts
 from app.charts.theme import LIGHT
 from app.sentences import experts as sentences
@@ -281,7 +281,7 @@ def test_the_record_is_kept_and_exported(demo: ExpertsReport, tmp_path: Path) ->
     again = store.get("key")
     assert again.merged.kl.tolist() == demo.merged.kl.tolist()
     assert json.loads(json.dumps(plain(demo)))["experts"] == 4
-    with np.load(io.BytesIO(charts.as_npz(demo))) as arrays:
+    with np.load(io.BytesIO(tables.as_npz(demo))) as arrays:
         assert arrays["merged_kl"].tolist() == demo.merged.kl.tolist()
         assert arrays["neuron_order"].shape == (4, 96)
 

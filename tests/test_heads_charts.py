@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.charts import disguises, drawing, heads, objectives, pairings, turns
+from app.charts import disguises, drawing, heads, objectives, pairings, tables, turns
 from app.charts.heads import Cell
 from app.charts.theme import DARK, LIGHT
 from app.sentences import attention
 from app.sentences import disguises as sentences
+from engine.records import named_arrays
 from tests import fake_heads as fakes
 
 LIMIT = 2_000_000
@@ -143,11 +144,11 @@ def test_of_one_model_the_head_itself_is_left_out():
 
 
 def test_arrays_are_exported_with_their_parts(record):
-    found = dict(np.load(io.BytesIO(pairings.as_npz(record)), allow_pickle=False))
+    found = dict(np.load(io.BytesIO(tables.as_npz(record)), allow_pickle=False))
     assert np.array_equal(found["order"], record.order)
     assert np.array_equal(found["turns_angle"], record.turns.angle)
     assert np.array_equal(found["published_query_key"], record.published.query_key)
-    assert not [name for name in pairings.arrays(fakes.unrotated()) if name.startswith("turns")]
+    assert not [name for name in named_arrays(fakes.unrotated()) if name.startswith("turns")]
 
 
 def all_charts(record, look):

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,8 @@ from app import outputs
 from app.settings import ROOT
 from engine.questions import Heads, Inspect, Turn
 from tests import fake_heads, fakes
-from tests.allowed import stored_pair
 
 MAIN, HEADS = str(ROOT / "app" / "main.py"), str(ROOT / "pages" / "heads.py")
-
-
-@pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
-    with stored_pair(tmp_path, monkeypatch) as found:
-        yield found
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -21,19 +20,11 @@ from engine.errors import Cancelled, Refused
 from engine.questions import Continue, Cut, Drop, Gap, Inspect, Layers
 from engine.sources import demo_series
 from tests import fake_layers, fakes
-from tests.allowed import stored_pair
 
 MAIN = str(ROOT / "app" / "main.py")
 LAYERS, CUTTING, GAP, MODELS = (
     str(ROOT / "pages" / f"{name}.py") for name in ("layers", "cutting", "gap", "models")
 )
-
-
-@pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
-    with stored_pair(tmp_path, monkeypatch) as found:
-        yield found
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,19 +18,11 @@ from app.sentences import neurons as sentences
 from app.settings import ROOT
 from engine.questions import AllNeurons, Experts, Inspect, Neurons
 from tests import fake_neurons, fakes
-from tests.allowed import stored_pair
 from tests.fake_neurons import Group
 
 MAIN, NEURONS = str(ROOT / "app" / "main.py"), str(ROOT / "pages" / "neurons.py")
 LIMIT = 2_000_000
 SILENT = Group(gated=False, signs=False, scales=False)
-
-
-@pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
-    with stored_pair(tmp_path, monkeypatch) as found:
-        yield found
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -24,7 +23,6 @@ from engine.questions import Align, Check, Inspect, Lab, Match, Related
 from engine.records import plain
 from engine.store import Store
 from tests import fake_alignments, fakes
-from tests.allowed import stored_pair
 from tests.fakes import CONFIG, checkpoint
 
 MAIN = ROOT / "app" / "main.py"
@@ -35,13 +33,6 @@ LAB = str(ROOT / "pages" / "lab.py")
 ALIGNMENT = str(ROOT / "pages" / "alignment.py")
 PUBLISHED = str(ROOT / "pages" / "published.py")
 ORDER = "FFN: order of the neurons"
-
-
-@pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """Two checkpoints in an allowed folder, their cards stored, nothing measured."""
-    with stored_pair(tmp_path, monkeypatch) as found:
-        yield found
 
 
 def put(question: Any, record: Any) -> None:

@@ -1,7 +1,5 @@
 """Experts of a layer: costs of all pairs, how their neurons match, what merging them costs."""
 
-import io
-from dataclasses import fields
 from typing import Any, Literal, get_args
 
 import altair as alt
@@ -197,17 +195,3 @@ def _named(name: str, how: str) -> str:
     if how == GONE:
         return f"without {name}"
     return "all, and the router" if name == "all" else f"expert {name}"
-
-
-def as_npz(record: ExpertsReport) -> bytes:
-    """The arrays of a report as NPZ (no pickled objects)."""
-    found: dict[str, np.ndarray] = {}
-    for field in fields(record):
-        value = getattr(record, field.name)
-        if isinstance(value, np.ndarray):
-            found[field.name] = np.asarray(value)
-        elif isinstance(value, Toll):
-            found |= {f"{field.name}_kl": value.kl, f"{field.name}_loss": value.loss}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **found)
-    return buffer.getvalue()

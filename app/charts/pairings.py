@@ -1,9 +1,5 @@
 """Heads as tables: pairs, second best, where two costs disagree, which heads coincide."""
 
-import io
-from dataclasses import fields
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -97,26 +93,3 @@ def removal(record: HeadsReport, removed: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({
         "head": heads, "group": heads // record.per_group, "KL without it": removed,
     })  # fmt: skip
-
-
-def arrays(record: HeadsReport) -> dict[str, np.ndarray]:
-    """Every array of a report by name, those inside it with the name of their part in front."""
-    found: dict[str, np.ndarray] = {}
-    _collect(record, "", found)
-    return found
-
-
-def _collect(value: Any, prefix: str, found: dict[str, np.ndarray]) -> None:
-    for field in fields(value):
-        part = getattr(value, field.name)
-        if isinstance(part, np.ndarray):
-            found[prefix + field.name] = np.asarray(part)
-        elif field.name in {"own", "published", "turns"} and part is not None:
-            _collect(part, f"{field.name}_", found)
-
-
-def as_npz(record: HeadsReport) -> bytes:
-    """The arrays as NPZ (no pickled objects)."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays(record))
-    return buffer.getvalue()

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -152,14 +153,19 @@ def _plain(value: Any) -> Any:
 
 
 def as_npz(record: Any) -> bytes:
-    """Every array of a record as NPZ (no pickled objects)."""
+    """Every array of a record as NPZ."""
+    return npz(named_arrays(record))
+
+
+def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays by name as NPZ (no pickled objects)."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **named_arrays(record))
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
 
 
 def gauge_npz(record: ResidualMatch, depth: int) -> bytes:
-    """The matching of one depth and its matrix as NPZ (no pickled objects)."""
+    """The matching of one depth and its matrix as NPZ."""
     match = record.absolute[depth]
     arrays = {
         "permutation": match.permutation,
@@ -171,6 +177,4 @@ def gauge_npz(record: ResidualMatch, depth: int) -> bytes:
     }
     if record.truth is not None:
         arrays |= {"true_permutation": record.truth.permutation, "true_sign": record.truth.sign}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
+    return npz(arrays)

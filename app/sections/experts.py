@@ -157,7 +157,7 @@ def take_away(question: Experts, record: ExpertsReport, term: Term) -> None:
         Download("Experts (CSV)", f"{name}.csv", "text/csv", table),
         Download("Costs (CSV)", f"{name}-costs.csv", "text/csv", measured),
         Download("Arrays (NPZ)", f"{name}.npz", "application/octet-stream",
-                 lambda: experts.as_npz(record)),
+                 lambda: tables.as_npz(record)),
         Download("Record (JSON)", f"{name}.json", "application/json",
                  lambda: tables.as_json(record)),
     ]  # fmt: skip

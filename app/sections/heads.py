@@ -211,7 +211,7 @@ def take_away(question: Heads, record: HeadsReport, pick: Pick) -> None:
         Download("Heads (CSV)", f"{name}.csv", "text/csv",
                  lambda: pairings.pairs(record).to_csv(index=False)),
         Download("Arrays (NPZ)", f"{name}.npz", "application/octet-stream",
-                 lambda: pairings.as_npz(record)),
+                 lambda: tables.as_npz(record)),
         Download("Record (JSON)", f"{name}.json", "application/json",
                  lambda: tables.as_json(record)),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from app.controls import barrier as controls
 from app.controls.barrier import Line
 from app.outputs import Download
 from app.sections import growing
-from app.sections.barrier import drawn
+from app.sections.curves import drawn
 from app.sections.heads import listed, look, picture
 from app.sentences import lines
 from engine.exports import line as exports

@@ -12,16 +12,12 @@ import argparse
 import json
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import psutil
 import torch
 from torch import Tensor
 
@@ -35,34 +31,10 @@ from engine.line.setting import work
 from engine.line.trip import trip
 from engine.questions import Barrier
 from engine.symmetry import Symmetry
+from tests.clock import timed
 
 STAGES = ("none", "res", "ffn", "heads", "all")
 SCOPES = ("first-attention", "first-layer")
-
-
-@contextmanager
-def timed() -> Iterator[dict[str, float]]:
-    """Wall and processor seconds, and the largest memory beyond what there was before, in GB."""
-    found: dict[str, float] = {}
-    process, over = psutil.Process(), threading.Event()
-    before = process.memory_info().rss
-    most = [before]
-
-    def watch() -> None:
-        while not over.wait(0.01):
-            most[0] = max(most[0], process.memory_info().rss)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    began, used = time.perf_counter(), time.process_time()
-    try:
-        yield found
-    finally:
-        found["seconds"] = time.perf_counter() - began
-        found["processor_seconds"] = time.process_time() - used
-        over.set()
-        watcher.join()
-        found["gb"] = (most[0] - before) / 1e9
 
 
 def mean(once: Callable[[], object], times: int) -> dict[str, float]:

@@ -10,16 +10,13 @@ import argparse
 import json
 import random
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import psutil
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +30,7 @@ from engine.layers.sessions import Session
 from engine.layers.stacks import Stack, bound, cells, whole
 from engine.questions import Layers
 from engine.records.layers import Test
+from tests.clock import timed
 
 TESTS: tuple[Test, ...] = ("replace", "swap", "delete")
 Band = list[tuple[Test, tuple[int, ...], Stack]]
@@ -68,31 +66,6 @@ def prepared(model: str, windows: int, length: int, layers: str = "", reach: int
     tested = chosen(layers, checkpoint.layers)
     bands = cells(TESTS, tested, reach or checkpoint.layers, kinds(checkpoint))
     return Bench(session, list(bands), checkpoint.layers)
-
-
-@contextmanager
-def timed() -> Iterator[dict[str, float]]:
-    """Wall and processor seconds, and the largest memory beyond what there was before, in GB."""
-    found: dict[str, float] = {}
-    process, over = psutil.Process(), threading.Event()
-    before = process.memory_info().rss
-    most = [before]
-
-    def watch() -> None:
-        while not over.wait(0.02):
-            most[0] = max(most[0], process.memory_info().rss)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    began, used = time.perf_counter(), time.process_time()
-    try:
-        yield found
-    finally:
-        found["seconds"] = time.perf_counter() - began
-        found["processor_seconds"] = time.process_time() - used
-        over.set()
-        watcher.join()
-        found["gb_above_the_model"] = (most[0] - before) / 1e9
 
 
 def ours(bench: Bench) -> tuple[dict[str, float], dict[Stack, Read]]:
