@@ -1,6 +1,9 @@
 """One thread, no network, reproducible examples; the algebra runs with its annotations checked."""
 
+import fcntl
 import os
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -11,14 +14,13 @@ import torch
 from hypothesis import settings
 
 CHECKED = (
-    "action", "alignment.candidates", "alignment.gauges", "alignment.heads", "alignment.listening",
-    "alignment.neuron_scores", "alignment.neurons", "alignment.one_pass", "alignment.proposals",
-    "alignment.refinement", "alignment.relatedness", "alignment.sweeps", "assignment", "elements",
-    "groups", "symmetry",
+    "action", "alignment.candidates", "alignment.descent", "alignment.gauges", "alignment.heads",
+    "alignment.listening", "alignment.neuron_scores", "alignment.neurons", "alignment.one_pass",
+    "alignment.proposals", "alignment.refinement", "alignment.relatedness", "alignment.sweeps",
+    "assignment", "elements", "groups", "symmetry",
 )  # fmt: skip
 """Modules of the engine whose annotations, shapes included, are checked at every call."""
 
-jaxtyping.install_import_hook([f"engine.{name}" for name in CHECKED], "beartype.beartype")
 os.environ |= {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -26,17 +28,44 @@ os.environ |= {
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_OFFLINE": "1",
 }
+jaxtyping.install_import_hook([f"engine.{name}" for name in CHECKED], "beartype.beartype")
+
+from engine.elements import Element
+from engine.groups import Group
+
+
+def remember(protocol: type) -> None:
+    """Ask every class once whether it keeps a protocol, where typing asks every object again.
+
+    Python 3.11 reads all properties of the object for that: half of the time of the algebra.
+    """
+    found: dict[tuple[type, type], bool] = {}
+    kind = type(protocol)
+
+    def asked(cls: type, instance: object) -> bool:
+        pair = cls, type(instance)
+        if pair not in found:
+            found[pair] = kind.__instancecheck__(cls, instance)
+        return found[pair]
+
+    protocol.__class__ = type(f"Remembering{kind.__name__}", (kind,), {"__instancecheck__": asked})
+
+
+for protocol in (Element, Group):
+    remember(protocol)
+
 torch.set_num_threads(1)
 settings.register_profile("laws", deadline=None, derandomize=True, max_examples=15, database=None)
 settings.load_profile("laws")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with long tests first, so that no worker is left alone with one at the end."""
+    """Files with long tests first, then those with many: no worker is left alone with one."""
     long = {
         item.path for item in items if {"browser", "slow"} & {m.name for m in item.iter_markers()}
     }
-    items.sort(key=lambda item: item.path not in long)
+    count = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in long, -count[item.path], item.path))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,6 +75,34 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         folder = tmp_path_factory.mktemp("store")
         patch.setenv("GAUGESCOPE_STORE", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scanned() -> Iterator[None]:
+    """Every page under test begins with a scan of all installed packages: one scan for all."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "streamlit.testing.v1" in sys.modules:  # no page is tested without it
+            from streamlit.components.v2 import manifest_scanner
+
+            scan = cache(manifest_scanner.scan_component_manifests)
+            patch.setattr(manifest_scanner, "scan_component_manifests", scan)
+        yield
+
+
+@pytest.fixture(scope="session")
+def dequantised(store: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """SmolLM2 in this worker's store: the first worker that asks writes it for all of a run."""
+    from engine.sources import SMOLLM2, resolve  # torch comes with it
+
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    base = tmp_path_factory.getbasetemp()
+    models = (base if alone else base.parent) / "dequantised"
+    models.mkdir(exist_ok=True)
+    with (models / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+        written = resolve(SMOLLM2, models=models)
+    (store / "models").mkdir(exist_ok=True)
+    (store / "models" / written.name).symlink_to(written)
 
 
 @pytest.fixture

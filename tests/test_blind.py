@@ -1,6 +1,7 @@
 """Blind directions: the weights move, what the model says does not; half a move shows."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ architectures = pytest.mark.parametrize("architecture", tiny.ARCHITECTURES)
 families = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
+@cache
 def directions(folder: Path) -> tuple[Blind, ...]:
     checkpoint = opened(folder)
     return possible(checkpoint.family, checkpoint.config, checkpoint.headers)
@@ -50,6 +52,7 @@ def halved(before: Tensor, after: Tensor, seen: Tensor) -> Tensor:
     return mixed.reshape(after.shape)
 
 
+@cache
 def seen(folder: Path, name: str) -> Tensor:
     """False for the numbers of a tensor that no output depends on: key biases without rotation.
 

@@ -1,9 +1,9 @@
 """Nothing larger is a symmetry: an enlarged group, a changed mark, a forgotten tensor must show."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
@@ -54,16 +54,37 @@ COORDINATES = [
 ]
 
 
-def effect(folder: Path, g: Symmetry, skip: str = "") -> float:
-    """Relative change of what the model says; tensors of the row `skip` stay behind."""
+def effect(folder: Path, g: Symmetry) -> float:
+    """Relative change of what the model says under a gauge."""
+    return changed(folder, acted(folder, g, carrying(folder, coordinates(g))))
+
+
+def changed(folder: Path, moved: Mapping[str, Tensor]) -> float:
+    """Relative change of what the model says with some tensors moved."""
+    return laws.error(folder, {**doubles(folder), **moved})
+
+
+def acted(folder: Path, g: Symmetry, names: Iterable[str]) -> dict[str, Tensor]:
+    """Tensors of a model under a gauge."""
     before = doubles(folder)
-    names = frozenset(key.rpartition(".")[2] for key in g.elements)
-    after = {
-        name: act(g, name, before.__getitem__)
-        for name in carrying(folder, names)
-        if not (skip and matches(g.family, skip, name))
-    }
-    return laws.error(folder, {**before, **after})
+    return {name: act(g, name, before.__getitem__) for name in names}
+
+
+@lru_cache(maxsize=64)
+def true(folder: Path, name: str) -> Mapping[str, Tensor]:
+    """All that carries a coordinate, under its gauge: what a changed row leaves as it was."""
+    g = gauge(folder, name)
+    return acted(folder, g, carrying(folder, coordinates(g)))
+
+
+@cache
+def still(folder: Path, name: str) -> float:
+    """The effect of a coordinate's gauge with no tensor left behind."""
+    return changed(folder, true(folder, name))
+
+
+def coordinates(g: Symmetry) -> frozenset[str]:
+    return frozenset(key.rpartition(".")[2] for key in g.elements)
 
 
 @cache
@@ -168,14 +189,31 @@ def test_another_mark_shows(family: Family, row: str, place: int, mark: Mark, bu
     group = family.coordinates[leg.name].group
     folder = shown_on(family, row, leg.name, built)
     g = replace(gauge(folder, leg.name), family=mutant(family, row, place, mark))
+    others = true(folder, leg.name)
+    here = [name for name in others if matches(family, row, name)]
+    assert here
     if mark is Mark.RELABEL and isinstance(group, Rotary | Linear):
         with pytest.raises(TypeError, match="has no order to relabel"):
-            effect(folder, g)
+            acted(folder, g, here)
         return
     hidden = alike(group, leg.mark, mark) or unseen(
         family, named(row)[0], block_of(pattern(family, row), place)
     )
-    assert (effect(folder, g) < VISIBLE) == hidden
+    assert (changed(folder, {**others, **acted(folder, g, here)}) < VISIBLE) == hidden
+
+
+@pytest.mark.parametrize("row", [r for r, text in FAMILY.tensors.items() if "ffn" in text])
+def test_a_changed_row_changes_no_other(row: str, built: Built) -> None:
+    """Why only its own tensors are moved anew."""
+    folder = built("llama_gqa")
+    legs = list(axes.legs(pattern(FAMILY, row)))
+    place = next(n for n, leg in enumerate(legs) if leg.name == "ffn")
+    mark = next(mark for mark in Mark if mark is not legs[place].mark)
+    g = replace(gauge(folder, "ffn"), family=mutant(FAMILY, row, place, mark))
+    others = true(folder, "ffn")
+    found = acted(folder, g, others)
+    differing = {name for name, x in found.items() if not torch.equal(x, others[name])}
+    assert differing == {name for name in others if matches(FAMILY, row, name)}
 
 
 def test_marks_are_alike_where_elements_are(generator: torch.Generator) -> None:
@@ -194,11 +232,13 @@ def test_marks_are_alike_where_elements_are(generator: torch.Generator) -> None:
 @pytest.mark.parametrize(("family", "row", "name"), SKIPPED)
 def test_a_tensor_left_behind_shows(family: Family, row: str, name: str, built: Built) -> None:
     folder = shown_on(family, row, name, built, among=2)
-    assert effect(folder, gauge(folder, name)) < laws.tolerance(family)
+    moved = true(folder, name)
+    assert still(folder, name) < laws.tolerance(family)
     blocks = [block for block in laws.blocks(pattern(family, row))
               if name in {leg.name for leg in block}]  # fmt: skip
     hidden = bool(blocks) and all(unseen(family, named(row)[0], block) for block in blocks)
-    assert (effect(folder, gauge(folder, name), skip=row) < VISIBLE) == hidden
+    left = {tensor: x for tensor, x in moved.items() if not matches(family, row, tensor)}
+    assert (changed(folder, left) < VISIBLE) == hidden
 
 
 def ordered(
