@@ -12,15 +12,15 @@ from engine.attention import orders as attention_orders
 from engine.attention.pairs import pair
 from engine.checkpoint import Checkpoint
 from engine.errors import silent
-from engine.line.barrier import Filling, spread, stages
+from engine.line.barrier import Filling, spread
+from engine.line.ends import ends
 from engine.line.exam import Exam
 from engine.line.gauges import Work, gauges
 from engine.line.head_orders import chosen, gauge, order, ranked
-from engine.line.interpolate import ends, ground
 from engine.line.sampling import grid
 from engine.line.scopes import attention
 from engine.line.setting import shared, work
-from engine.line.trip import Trip, norm, run, still
+from engine.line.trip import run, standing
 from engine.questions import Barrier, Heads, Orders
 from engine.questions.line import ABLATION
 from engine.records import BarrierReport, Curve, HeadOrders, Measure
@@ -91,20 +91,9 @@ def labelled(count: int = IMAGES, seed: int = 7) -> Exam:
     """Images that no model was trained on, and their true classes."""
     pixels, labels = images.images(seed, count)
     return Exam(
-        named={"pixel_values": pixels}, targets=labels[:, None], target="likeliest class",
+        named={"pixel_values": pixels}, targets=labels[:, None], target="given class",
         what=KINDS["vit"].data, classes=len(images.SHAPES), tokens=count,
     )  # fmt: skip
-
-
-def on(both: Work, exam: Exam) -> Trip:
-    """Both models in memory, and what they say of an exam that is given."""
-    base = ground(both.ends)
-    line = base.line(still(both))
-    marks = []
-    for t in (0.0, 1.0):
-        line.at(t)
-        marks.append(exam.read(line.say(exam)))
-    return Trip(both, base, exam, marks[0], marks[1], norm(both))
 
 
 def barriers(a: Checkpoint, b: Checkpoint, asked: Barrier, exam: Exam | None) -> BarrierReport:
@@ -113,8 +102,8 @@ def barriers(a: Checkpoint, b: Checkpoint, asked: Barrier, exam: Exam | None) ->
         return asked.answer()
     began = time.perf_counter()
     with work(a, b, asked) as both:
-        here = on(both, exam)
-        found = gauges(both, stages(asked), silent)
+        here = standing(both, exam)
+        found = gauges(both, asked.wanted, silent)
         aligning = time.perf_counter() - began
         filling = Filling(b, asked, here, spread(asked), began, aligning)
         for stage, g in found.items():
@@ -132,7 +121,7 @@ def every_order(a: Checkpoint, b: Checkpoint, asked: Orders, exam: Exam | None) 
     heads = attention(a.family, a.headers)
     inside = [name for name in heads if a.family.row(name).layer == asked.layer]
     line = ends(a, b, inside, device=asked.device, dtype=asked.dtype)
-    here = on(Work(line, Barrier(asked.a, asked.b), shared(line)), exam)
+    here = standing(Work(line, Barrier(asked.a, asked.b), shared(line)), exam)
     inner = grid(asked.points)[1:-1].tolist()
     curves: list[Curve] = []
     for number in range(len(found.cost)):

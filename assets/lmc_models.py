@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 
 import torch
@@ -22,13 +22,26 @@ from transformers import (
 
 from assets import images, shapes, training
 from assets.shapes import IGNORED, MASK, MASKED_SHARE, SIZES, Shape
-from assets.training import CONTEXT, IDS, tokens
+from assets.training import CONTEXT, IDS, Recipe, tokens
 
 TEXT = "village"
 PIECE = 32
 """Words that an encoder sees at once."""
 FOUR = {**SIZES, "num_attention_heads": 4}
 Batch = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Course:
+    """How whole models are trained where AdamW on the batches of the scopes is slow: with Muon."""
+
+    rate: float
+    pieces: tuple[tuple[int, int], ...]  # (words that are seen at once, steps), in order
+
+    @property
+    def steps(self) -> int:
+        """Of all pieces."""
+        return sum(steps for _, steps in self.pieces)
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,7 @@ class Kind:
     length: int  # tokens of a window in measurement
     redrawn: int = 200  # steps after a scope was drawn anew
     demo: str = ""  # a shipped model to begin the scopes from
+    course: Course | None = None  # of whole models, in place of `rate` and `batches`
 
     def holds(self, scope: str, name: str) -> bool:
         """Whether a parameter belongs to a scope, by its name in memory."""
@@ -66,7 +80,7 @@ def following(seed: int, rows: int) -> Iterator[Batch]:
         yield training.causal(part)
 
 
-def hidden(seed: int, rows: int) -> Iterator[Batch]:
+def hidden(seed: int, rows: int) -> Iterator[Mapping[str, Tensor]]:
     """Pieces of the village's text with a share of the words hidden, those to be told."""
     generator = torch.Generator().manual_seed(seed)
     for part in _texts(seed, rows * PIECE // CONTEXT):
@@ -76,6 +90,17 @@ def hidden(seed: int, rows: int) -> Iterator[Batch]:
             "input_ids": ids.masked_fill(chosen, IDS[MASK]),
             "labels": ids.masked_fill(~chosen, IGNORED),
         }
+
+
+def growing(seed: int, rows: int, pieces: Iterable[tuple[int, int]]) -> Iterator[Batch]:
+    """The same in shorter pieces first, each word at the place that it has in a whole one.
+
+    Under a LayerNorm after each sum an encoder finds its attention late: in short pieces, sooner.
+    """
+    sizes = chain.from_iterable(repeat(size, steps) for size, steps in pieces)
+    for size, batch in zip(sizes, hidden(seed, rows), strict=False):
+        places = torch.arange(PIECE).expand(rows, PIECE)
+        yield {n: x.reshape(-1, size) for n, x in {**batch, "position_ids": places}.items()}
 
 
 def _texts(seed: int, rows: int) -> Iterator[Tensor]:
@@ -95,6 +120,7 @@ def pictures(seed: int, rows: int) -> Iterator[Batch]:
         number += 1
 
 
+LONG = Course(1e-2, ((8, 200), (16, 100), (PIECE, 500)))
 KINDS: Mapping[str, Kind] = {
     "gpt2": Kind(
         shapes.SHAPES["gpt2"], "next token", "generated text (village)", following, 8, 400, 8e-3,
@@ -131,9 +157,9 @@ KINDS: Mapping[str, Kind] = {
             BertConfig, BertForMaskedLM,
             shapes.SHAPES["bert"].attributes, (),
         ),
-        "hidden token", "generated text (village)", hidden, 32, 0, 3e-3,
+        "hidden token", "generated text (village)", hidden, 32, LONG.steps, 3e-3,
         "bert.encoder.layer.{l}.", ("attention.self.", "attention.output.dense."), PIECE,
-        demo="bert",
+        demo="bert", course=LONG,
     ),
 }  # fmt: skip
 
@@ -142,7 +168,12 @@ def base(kind: Kind) -> PreTrainedModel | None:
     """The shipped model that the scopes begin from, in float32."""
     if not kind.demo:
         return None
-    return shapes.opened(kind.demo, Path(__file__).resolve().parent / "demo" / kind.demo)
+    return opened(kind, Path(__file__).resolve().parent / "demo" / kind.demo)
+
+
+def opened(kind: Kind, folder: Path) -> PreTrainedModel:
+    """The model in a folder, in float32 whatever the file's dtype."""
+    return kind.shape.model.from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def redrawn(kind: Kind, start: PreTrainedModel, names: Iterable[str], seed: int) -> PreTrainedModel:
@@ -159,24 +190,38 @@ def train(
     steps: int,
     only: Iterable[str] | None = None,
 ) -> tuple[PreTrainedModel, float]:
-    """A trained copy, and its mean training loss over the last tenth; AdamW, `only` some names."""
+    """A trained copy, and its mean training loss over the last tenth; `only` some names.
+
+    AdamW; whole models by the kind's course where it has one.
+    """
     model = deepcopy(start).train()
     chosen = None if only is None else set(only)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(chosen is None or name in chosen)
     moving = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(moving, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
-    losses: list[float] = []
-    for step, batch in enumerate(islice(kind.batches(seed, kind.rows), steps)):
-        optimizer.param_groups[0]["lr"] = rate(kind.rate, step, steps)
+    course = kind.course if chosen is None else None
+    top, batches = _fed(kind, seed, course)
+    recipe = Recipe(TEXT, seed, seed, steps, top, 0, 0.05, muon=course is not None)
+    movers, losses = training.optimizers(model, recipe), list[float]()
+    for step, batch in enumerate(islice(batches, steps)):
+        for group in (group for each in movers for group in each.param_groups):
+            group["lr"] = rate(top, step, steps)
         loss = model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(moving, 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        for mover in movers:
+            mover.step()
+            mover.zero_grad()
         losses.append(loss.item())
     last = losses[-max(1, steps // 10) :]
     return model.eval().requires_grad_(False), sum(last) / len(last)
+
+
+def _fed(kind: Kind, seed: int, course: Course | None) -> tuple[float, Iterator[Batch]]:
+    """The highest rate, and the batches."""
+    if course is None:
+        return kind.rate, kind.batches(seed, kind.rows)
+    return course.rate, growing(seed, kind.rows, course.pieces)
 
 
 def rate(top: float, step: int, steps: int) -> float:

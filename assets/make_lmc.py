@@ -5,7 +5,9 @@ none, orthogonal and full relative to the naive line, and, for heads that are fe
 every order. The decoder with rotations is the demo's; the others are trained in a temporary folder
 first. `assets/results/lmc.json` is written after every pair and lists what is still missing.
 
-After Tran et al. 2026, arXiv 2606.17830. One core, twenty minutes.
+`--resume` keeps the pairs that the file holds and measures those that it lacks.
+
+After Tran et al. 2026, arXiv 2606.17830. One core; the file says how many seconds it took.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -39,6 +42,7 @@ from assets.lmc_models import KINDS, Kind
 from engine import reproduction
 from engine.attention.orders import TRIED, count
 from engine.checkpoint import Checkpoint, open_checkpoint
+from engine.errors import Refused
 from engine.line.exam import Exam
 from engine.questions import Barrier, Orders
 from engine.records import SCOPES
@@ -57,8 +61,14 @@ LLAMA = {
 LEFT_OUT = (
     "A vision transformer with rotary positions: the program has no table for one.",
     "Every order of the heads of GPT-2 and BERT: their six heads have 720, and 72 are tried.",
-    "BERT as a whole: with a LayerNorm after each sum three of them take half an hour to train.",
 )
+PAIRS = 3
+"""Of every architecture and scope."""
+SETTINGS: Mapping[str, Any] = {
+    "stages": STAGES, "points": POINTS, "adaptive": False, "tokens": TOKENS, "images": IMAGES,
+    "using": "weights", "sweeps of whole models": SWEEPS, "points of an order": ORDERED,
+    "interval": "95 %, bootstrap over windows or images, the same for both stages",
+}  # fmt: skip
 
 
 def log(line: str) -> None:
@@ -76,28 +86,38 @@ class Book:
     architectures: dict[str, dict[str, Any]] = field(default_factory=dict)
     pairs: list[dict[str, Any]] = field(default_factory=list)
     orders: list[dict[str, Any]] = field(default_factory=list)
+    before: float = 0.0  # seconds that its pairs took in earlier runs
+
+    @classmethod
+    def resumed(cls, path: Path, planned: tuple[str, ...]) -> "Book":
+        """What a file holds, to go on from. Errors: Refused for one of other settings."""
+        held = json.loads(path.read_text(encoding="utf-8"))
+        if held["settings"] != SETTINGS:
+            raise Refused(f"{path.name} was measured with other settings: leave out --resume.")
+        kept = {word: held[word] for word in ("architectures", "pairs", "orders")}
+        return cls(path, planned, **kept, before=held["seconds"])
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """How many pairs are missing, by architecture and scope where some are."""
+        done = [f"{one['architecture']}: {one['scope']}" for one in self.pairs]
+        left = {what: PAIRS - done.count(what) for what in self.planned}
+        return {what: count for what, count in left.items() if count > 0}
+
+    def holds(self, head: Mapping[str, str]) -> bool:
+        """Whether a pair of an architecture and a scope was measured."""
+        return any(head.items() <= one.items() for one in self.pairs)
 
     def write(self) -> None:
         """The file as it is now, with what is missing."""
-        done = [f"{one['architecture']}: {one['scope']}" for one in self.pairs]
-        left = [
-            f"{what}: {3 - done.count(what)} of 3 pairs"
-            for what in self.planned
-            if done.count(what) < 3
-        ]
         head = {
             "command": "python -m assets.make_lmc",
-            "settings": {
-                "stages": STAGES, "points": POINTS, "adaptive": False, "tokens": TOKENS,
-                "images": IMAGES, "using": "weights", "sweeps of whole models": SWEEPS,
-                "points of an order": ORDERED,
-                "interval": "95 %, bootstrap over windows or images, the same for both stages",
-            },
-            "seconds": rounded(time.monotonic() - self.began),
-            "missing": left,
+            "settings": SETTINGS,
+            "seconds": rounded(self.before + time.monotonic() - self.began),
+            "missing": [f"{what}: {n} of {PAIRS} pairs" for what, n in self.missing.items()],
             "left out": LEFT_OUT,
             "architectures": self.architectures,
-        }  # fmt: skip
+        }
         rows = {"pairs": self.pairs, "orders": self.orders}
         parts = [json.dumps(head, indent=1, ensure_ascii=False)[:-2]]
         for name, entries in rows.items():
@@ -113,6 +133,9 @@ def enter(
 ) -> None:
     """Every pair of some models (name → how they open), and where heads are few all orders."""
     for first, second in combinations(models, 2):
+        head = {"architecture": name, "scope": scope, "a": first, "b": second}
+        if book.holds(head):
+            continue
         a, b = (open_checkpoint(models[one]) for one in (first, second))
         asked = Barrier(
             models[first], models[second], points=POINTS, stages=tuple(STAGES.values()),
@@ -120,7 +143,6 @@ def enter(
             length=length, device="cpu",
         )  # fmt: skip
         row = described(barriers(a, b, asked, exam))
-        head = {"architecture": name, "scope": scope, "a": first, "b": second}
         book.pairs.append({**head, **row})
         log(f"{name}, {scope}, {first} to {second}: {row['relative']}, {row['seconds']} s")
         if scope == "first-attention" and few(a):
@@ -151,6 +173,26 @@ POSITIONS = {"gpt2": "absolute", "vit": "absolute", "bert": "absolute", "modernb
 
 def made(book: Book, name: str, kind: Kind, folder: Path) -> None:
     """One of the others: trained scope by scope, measured as soon as three models stand."""
+    left = [scope for scope in SCOPES if f"{name}: {scope}" in book.missing]
+    if not left:
+        return
+    notes = noted(name, kind)
+    notes["models"] |= book.architectures.get(name, {}).get("models", {})
+    book.architectures[name] = notes
+    exam = labelled() if kind.asked == "class" else None
+    shop = Workshop(name, kind, folder, notes)
+    # Where nothing ships, the scopes begin from the first whole model.
+    wanted = kind.steps and ("whole" in left or not kind.demo)
+    whole = dict(shop.whole(seed) for seed in (SEEDS if wanted else ()))
+    for number, scope in enumerate(SCOPES[:3], 1):
+        if scope in left:
+            models = dict(shop.redrawn(scope, seed, number) for seed in SEEDS)
+            enter(book, name, scope, models, kind.length, exam)
+    enter(book, name, "whole", whole, kind.length, exam)
+
+
+def noted(name: str, kind: Kind) -> dict[str, Any]:
+    """What the file says of one architecture, before any model of it was trained."""
     notes: dict[str, Any] = {
         "kind": "decoder" if kind.asked == "next token" else "encoder",
         "positions": POSITIONS[name], "asked": kind.asked, "data": kind.data, "layers": 3,
@@ -159,19 +201,12 @@ def made(book: Book, name: str, kind: Kind, folder: Path) -> None:
         "rows of a step": kind.rows,
         "rate": kind.rate, "steps": {"whole": kind.steps, "scope": kind.redrawn}, "models": {},
     }  # fmt: skip
-    book.architectures[name] = notes
-    exam = labelled() if kind.asked == "class" else None
-    shop = Workshop(name, kind, folder, notes)
-    whole = dict(shop.whole(seed) for seed in (SEEDS if kind.steps else ()))
-    start = lmc_models.base(kind) or _opened(kind, folder / f"{name}-{SEEDS[0]}")
-    for number, scope in enumerate(SCOPES[:3], 1):
-        models = dict(shop.redrawn(scope, start, seed, number) for seed in SEEDS)
-        enter(book, name, scope, models, kind.length, exam)
-    enter(book, name, "whole", whole, kind.length, exam)
-
-
-def _opened(kind: Kind, folder: Path) -> PreTrainedModel:
-    return kind.shape.model.from_pretrained(folder, dtype=torch.float32).eval()
+    if kind.course is not None:
+        notes["whole"] = {
+            "optimizer": "Muon", "rate": kind.course.rate,
+            "words at once, steps": kind.course.pieces,
+        }  # fmt: skip
+    return notes
 
 
 @dataclass(frozen=True)
@@ -188,13 +223,17 @@ class Workshop:
         start = shapes.drawn(self.kind.shape, seed)
         return self._trained(f"{self.name}-{seed}", start, seed, self.kind.steps, None)
 
-    def redrawn(
-        self, scope: str, start: PreTrainedModel, seed: int, number: int
-    ) -> tuple[str, str]:
+    @cached_property
+    def start(self) -> PreTrainedModel:
+        """What the scopes begin from: a shipped model, or the first whole one."""
+        whole = self.folder / f"{self.name}-{SEEDS[0]}"
+        return lmc_models.base(self.kind) or lmc_models.opened(self.kind, whole)
+
+    def redrawn(self, scope: str, seed: int, number: int) -> tuple[str, str]:
         """The start with one scope drawn anew, and that scope alone trained."""
-        names = [one for one, _ in start.named_parameters() if self.kind.holds(scope, one)]
+        names = [one for one, _ in self.start.named_parameters() if self.kind.holds(scope, one)]
         drawn = 100 * number + seed
-        fresh = lmc_models.redrawn(self.kind, start, names, drawn)
+        fresh = lmc_models.redrawn(self.kind, self.start, names, drawn)
         word = f"{self.name}-{scope}-{seed}"
         return self._trained(word, fresh, drawn, self.kind.redrawn, names)
 
@@ -235,13 +274,18 @@ def main(words: Iterable[str] | None = None) -> None:
     every = ("llama", *KINDS)
     parser.add_argument("--only", nargs="+", choices=every, default=list(every))
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--resume", action="store_true", help="keep what the file holds")
     parser.add_argument("--table", action="store_true", help="print the README's table, no more")
     asked = parser.parse_args(None if words is None else list(words))
     if asked.table:
         print(table(asked.out))
         return
     torch.set_num_threads(1)
-    book = Book(asked.out, tuple(planned(asked.only)))
+    book = (
+        Book.resumed(asked.out, tuple(planned(every)))
+        if asked.resume
+        else Book(asked.out, tuple(planned(asked.only)))
+    )
     for name in asked.only:
         if name == "llama":
             shipped(book)

@@ -121,7 +121,7 @@ def redrawn(model: LlamaForCausalLM, names: Iterable[str], seed: int) -> LlamaFo
     return mixed
 
 
-def _optimizers(model: PreTrainedModel, recipe: Recipe) -> list[torch.optim.Optimizer]:
+def optimizers(model: PreTrainedModel, recipe: Recipe) -> list[torch.optim.Optimizer]:
     """AdamW for everything, or Muon for the matrices inside blocks and AdamW for the rest.
 
     Muon needs about half as many tokens here; its step is scaled to the size of AdamW's.
@@ -164,15 +164,15 @@ def train(
     scope = {name for name, _ in model.named_parameters()} if only is None else set(only)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in scope)
-    optimizers, losses = _optimizers(model, recipe), list[float]()
+    movers, losses = optimizers(model, recipe), list[float]()
     rows = tokens(recipe.text, recipe.text_seed, recipe.steps * recipe.batch)
     for step, batch in enumerate(rows.split(recipe.batch)):
-        for group in (group for each in optimizers for group in each.param_groups):
+        for group in (group for each in movers for group in each.param_groups):
             group["lr"] = recipe.rate_at(step)
         loss = model(**inputs(batch)).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
+        for optimizer in movers:
             optimizer.step()
             optimizer.zero_grad()
         losses.append(loss.item())
