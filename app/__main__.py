@@ -17,12 +17,13 @@ from engine.sources import SMOLLM2, Roots
 
 MAIN = ROOT / "app" / "main.py"
 DEVICES = "auto, cpu, cuda, cuda:1, mps"
+MODELS = "the reference: a folder, a .gguf file, hf:owner/name, demo:NAME or smollm2"
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     asked = argparse.ArgumentParser("python -m app", description="Explore two checkpoints.")
-    asked.add_argument("a", nargs="?", metavar="A", help="folder, hf:owner/name or demo:NAME")
+    asked.add_argument("a", nargs="?", metavar="A", help=MODELS)
     asked.add_argument("b", nargs="?", metavar="B", help="what is put into A's coordinates")
     asked.add_argument("--port", type=int, default=8501, help="port on this machine")
     asked.add_argument("--device", default="auto", help=DEVICES)

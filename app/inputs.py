@@ -6,7 +6,7 @@ from typing import Literal
 
 import streamlit as st
 
-from app import opening, outputs, session
+from app import opening, outputs, session, written
 from app.devices import devices
 from app.settings import settings
 from engine.errors import Refused
@@ -36,13 +36,23 @@ def choices() -> list[str]:
     found = [f"demo:{name}" for name in demos()] or ["demo:base", "demo:twin"]
     found += [SMOLLM2] if smollm2() is not None else []
     found += folders()
-    in_use = (*starting_pair(), session.value(session.A), session.value(session.B))
+    in_use = (*starting_pair(), *pair())
     return list(dict.fromkeys([*found, *(spec for spec in in_use if spec)]))
 
 
 def folders() -> list[str]:
-    """The model folders under the allowed ones, as they may be named."""
-    return [named(folder) for folder in roots().models()]
+    """The model folders under the allowed ones, as they may be named, and what pages wrote."""
+    found = [named(folder) for folder in roots().models()]
+    return found if settings().hosted else [*found, *(path.name for path in written.folders())]
+
+
+def admitted(spec: str) -> str:
+    """The spec under which an allowed model is opened: see `Roots.admit`, and what pages wrote.
+
+    Errors: Refused for any other.
+    """
+    made = None if settings().hosted else written.found(spec)
+    return roots().admit(spec) if made is None else str(made)
 
 
 def named(folder: Path) -> str:
@@ -70,16 +80,26 @@ def label(spec: str) -> str:
 
 
 def choose_pair() -> None:
-    """The pair in use, in the sidebar of every page."""
-    offered = choices()
-    for name, start in zip((session.A, session.B), starting_pair(), strict=True):
-        session.keep(name, start)
-        st.selectbox(name.upper(), offered, index=offered.index(start), **session.linked(name))
+    """The pair in use, in the sidebar of every page.
+
+    No choice stands there at first, so that the address names both: it leaves out what is one, and
+    a link without a name would mean another model where the program was started with another pair.
+    """
+    offered, names = choices(), (session.A, session.B)
+    session.keep(dict(zip(names, starting_pair(), strict=True)))
+    for name in names:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{name.upper()}**", width="content")
+            st.selectbox(
+                name.upper(), offered, index=None, required=True, label_visibility="collapsed",
+                **session.linked(name),
+            )  # fmt: skip
 
 
 def pair() -> tuple[str, str]:
-    """The two models in use, as the address names them."""
-    return session.value(session.A), session.value(session.B)
+    """The two models in use, as the address names them; else those of the start."""
+    a, b = starting_pair()
+    return session.value(session.A) or a, session.value(session.B) or b
 
 
 def located(spec: str) -> str:
@@ -87,26 +107,40 @@ def located(spec: str) -> str:
 
     Errors: Refused for one that is not allowed, or not opened yet.
     """
-    admitted = roots().admit(spec)
-    if not opening.slow(admitted):
-        return admitted
-    folder = opening.present(admitted)
+    allowed = admitted(spec)
+    if not opening.slow(allowed):
+        return allowed
+    folder = opening.present(allowed)
     if folder is None:
         raise Refused(f"{label(spec)} has not been opened yet: open it on the Models page.")
     # What a hub holds may change; a file is found again by its content.
-    return str(folder) if admitted.startswith("hf:") else admitted
+    return str(folder) if allowed.startswith("hf:") else allowed
 
 
-def open_slow(spec: str) -> bool:
-    """Whether the model still has to be opened; if so, the button for it or its progress."""
-    admitted = roots().admit(spec)
-    if not opening.slow(admitted) or opening.present(admitted) is not None:
+def open_slow(spec: str, letter: Letter = "A") -> bool:
+    """Whether the model still has to be opened; if so, the button for it or its progress.
+
+    `letter` tells the two buttons of a page apart, which two names of one file may make.
+    """
+    if not unopened(spec):
         return False
-    about = "Downloads it." if spec.startswith("hf:") else "Dequantises it, once."
-    asked = opening.Opening(admitted)
-    return (
-        outputs.measured(asked, f"Open {label(spec)}", "Open it", about, opening.places()) is None
-    )
+    allowed = admitted(spec)
+    title, asked = f"Open {label(spec)}", opening.Opening(allowed)
+    where, about = "" if letter == "A" else letter, opening.cost(allowed)
+    place = outputs.measured(asked, title, title, about, opening.places(), where=where)
+    return place is None
+
+
+def unopened(spec: str) -> bool:
+    """Whether a model takes time to open, and was not opened yet. Errors: Refused."""
+    allowed = admitted(spec)
+    return opening.slow(allowed) and opening.present(allowed) is None
+
+
+def same() -> bool:
+    """Whether one model stands on both sides: it is opened, or refused, once."""
+    a, b = pair()
+    return a == b
 
 
 def card(path: str) -> ModelCard:

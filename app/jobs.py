@@ -31,6 +31,8 @@ NEXT: dict[State, frozenset[State]] = {
     "cancelled": frozenset(),
     "failed": frozenset(),
 }
+ENOUGH, STEADY = 0.1, 1.5
+"""The share of the work before which no end is told, and how far off one is before it changes."""
 KEPT = 64
 """Ended jobs that the registry remembers."""
 
@@ -71,6 +73,7 @@ class Job:
     lasting: bool = False  # the same question would be refused again
     place: int = 0  # jobs of the lane before this one
     started: float | None = None
+    expected: float | None = None  # when it will end; None while that is a guess
     ended: float | None = None
 
     @property
@@ -83,10 +86,10 @@ class Job:
         return self.state in FINAL
 
     def left(self, now: float) -> float | None:
-        """Seconds left if the work goes on at its mean speed; None while that is a guess."""
-        if self.started is None or self.over or self.share < 0.02:
+        """Seconds left of running work; None while that is a guess, and where it takes longer."""
+        if self.state != "running" or self.expected is None or self.expected <= now:
             return None
-        return (now - self.started) * (1 - self.share) / self.share
+        return self.expected - now
 
 
 def advance(job: Job, state: State, **changes: Any) -> Job:
@@ -94,9 +97,21 @@ def advance(job: Job, state: State, **changes: Any) -> Job:
     return replace(job, state=state, **changes) if state in NEXT[job.state] else job
 
 
-def report(job: Job, share: float, step: str) -> Job:
-    """The job with progress that never runs backwards."""
-    return replace(job, share=max(job.share, min(1.0, share)), step=step)
+def report(job: Job, share: float, step: str, now: float | None = None) -> Job:
+    """The job with progress that never runs backwards, and at a time of the clock a new end."""
+    most = max(job.share, min(1.0, share))
+    expected = job.expected if now is None or most == job.share else end(job, most, now)
+    return replace(job, share=most, step=step, expected=expected)
+
+
+def end(job: Job, share: float, now: float) -> float | None:
+    """When the work ends at its mean speed; as said before, unless that is off by `STEADY`."""
+    if job.started is None or share < ENOUGH:
+        return None
+    left = (now - job.started) * (1 - share) / share
+    if job.expected is not None and left / STEADY <= job.expected - now <= left * STEADY:
+        return job.expected
+    return now + left
 
 
 def unfinished(key: str) -> str:
@@ -201,7 +216,7 @@ class Jobs:
             if order.stop.is_set():
                 raise Cancelled
             with self._lock:
-                self._jobs[key] = report(self._jobs[key], share, step)
+                self._jobs[key] = report(self._jobs[key], share, step, self._clock())
 
         return progress
 

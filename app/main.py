@@ -110,4 +110,8 @@ page = st.navigation(
     }
 )
 
+replaced = st.container(key="replaced")
+session.arrive(page.url_path)
 page.run()
+with replaced:
+    outputs.replaced()

@@ -11,6 +11,7 @@ import streamlit as st
 
 from app import session
 from app.jobs import Asked, Job, Jobs, Keeps, unfinished
+from app.sentences import links
 from app.sentences.verdicts import Verdict
 from app.sentences.words import seconds
 from engine import store
@@ -44,11 +45,16 @@ def plain(text: str) -> str:
 def say(verdict: Verdict, key: str) -> None:
     """A verdict: headline, reserved word with its number, sentences."""
     with st.container(border=True, key=key):
+        if verdict.basis:
+            st.caption(plain(verdict.basis))
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{plain(verdict.headline)}**", width="content")
             if verdict.badge:
-                st.badge(verdict.badge, color=verdict.tone)
+                st.badge(verdict.badge, color=verdict.tone, help=verdict.about or None)
         st.markdown(plain(verdict.text))
+        if verdict.more:
+            with st.expander("More, and what this does not show"):
+                st.markdown(plain(verdict.more))
 
 
 def refuse(message: str) -> None:
@@ -56,6 +62,13 @@ def refuse(message: str) -> None:
     with st.container(border=True):
         st.badge("refused", color="red", icon=":material/block:")
         st.text(message)
+
+
+def replaced() -> None:
+    """One line for each value of the address that is not on offer."""
+    session.settle()
+    for name, (said, now) in session.replaced().items():
+        st.warning(plain(links.replaced(name, said, now)), icon=":material/link_off:")
 
 
 def explain(what: str, bad: str) -> None:
@@ -151,18 +164,30 @@ def measured(
     return None
 
 
+def barred(question: Question) -> bool:
+    """Whether a question was refused, and would be again."""
+    job = registry().look(question.key)
+    return job is not None and job.lasting
+
+
 def answered(
-    question: Asked, parameters: int, title: str, label: str, about: str = ""
+    question: Asked,
+    parameters: int,
+    title: str,
+    label: str,
+    about: str = "",
+    keeps: Keeps | None = None,
 ) -> Any | None:
     """The answer of a small model at once, as a dial is turned; of a large one by a button.
 
     Both are jobs: they take turns on their device and end in the same store.
     """
-    new = results().get(question.key) is None and registry().look(question.key) is None
+    keeps = keeps or results()
+    new = keeps.get(question.key) is None and registry().look(question.key) is None
     if parameters <= SMALL and new:
         with st.spinner(f"{title} …"):
-            _wait(registry().submit(question, results(), title, question.device).key)
-    return measured(question, title, label, about)
+            _wait(registry().submit(question, keeps, title, question.device).key)
+    return measured(question, title, label, about, keeps)
 
 
 def _wait(key: str) -> None:

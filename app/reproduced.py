@@ -1,8 +1,8 @@
 """The layer results of this program beside published ones, from what ships with it."""
 
 from app import layer_views, outputs
-from app.sentences import reproductions as sentences
-from app.sentences.reproductions import Card
+from app.sentences import published as sentences
+from app.sentences.answers import Card
 from engine.published import SOURCE, published, trajectories
 from engine.questions import Cut, Gap, Layers
 from engine.reproduction import coordinates, demo_shares, shipped_cut, shipped_maps

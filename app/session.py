@@ -3,7 +3,7 @@
 What a link carries is bound to the address; the rest is private to a session.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 import streamlit as st
@@ -39,6 +39,8 @@ JOB = "job"
 DEVICE = "device"
 STARTED = "started"
 HELD = "held"
+REPLACED = "replaced"
+PAGE = "page"
 TEXTS = "texts"
 
 
@@ -82,21 +84,37 @@ def assign(**values: Any) -> None:
         st.session_state[name] = new
 
 
-def within(name: str, offered: Sequence[Any]) -> None:
-    """Before a linked choice is drawn: a value that is not on offer here gives way to the first."""
+def within(name: str, offered: Sequence[Any], default: Any = None) -> None:
+    """Before a linked choice is drawn: what is not on offer gives way to the default or the first.
+
+    What a link asked for in vain is said on the page, see `settle`.
+    """
     if offered and value(name) is not None and value(name) not in offered:
-        assign(**{name: offered[0]})
+        assign(**{name: offered[0] if default is None else default})
 
 
-def keep(name: str, default: Any) -> None:
-    """Before a linked widget of the frame is drawn: restore what a page change left behind.
+def translate(name: str, new: Any) -> None:
+    """Before a linked choice is drawn: another word of the address for one that is on offer."""
+    assign(**{name: new})
+    if name in st.session_state.get(HELD, {}):
+        st.session_state[HELD] = {**st.session_state[HELD], name: [str(new)]}
+
+
+def keep(defaults: Mapping[str, str]) -> None:
+    """Before linked widgets of the frame are drawn: their values, where the address says none.
 
     The browser takes to the next page only what its widgets hold. A page that is left before they
-    are there loses the address, and the next one would draw the default and report it as a choice.
+    are there loses the address, and the next one would draw no choice and report it as one. At
+    first no widget writes the address yet: all names at once are one step of its history.
     """
-    held = st.session_state.get(name, default)
-    if held != default and name not in st.query_params:
-        assign(**{name: held})
+    lost = {
+        name: st.session_state.get(name) or default
+        for name, default in defaults.items()
+        if not st.query_params.get(name) or not value(name)
+    }
+    if new := {name: held for name, held in lost.items() if name not in st.session_state}:
+        st.query_params.update(new)
+    assign(**lost)
 
 
 def texts() -> list[str]:
@@ -117,6 +135,7 @@ def hold() -> None:
     was when the run began: what was lost is put back, and the run begins anew. What a widget has
     taken once is in the session.
     """
+    settle()
     said = {name: st.query_params.get_all(name) for name in st.query_params if name != JOB}
     held = {
         name: values
@@ -128,6 +147,45 @@ def hold() -> None:
     if lost:
         st.query_params.update(lost)
         st.rerun()
+
+
+def arrive(page: str) -> None:
+    """Before a page is drawn: what was replaced on another one is no news here."""
+    if st.session_state.get(PAGE) != page:
+        st.session_state[REPLACED] = {}
+    st.session_state[PAGE] = page
+
+
+def settle() -> None:
+    """After a page was drawn: which values of the address a control has replaced by another.
+
+    They are told until the control is moved: the address itself no longer shows what it asked for.
+    """
+    held, now = st.session_state.get(HELD, {}), st.session_state
+    new = {n: (x, now[n]) for n, x in held.items() if n in now and not _says(x, now[n])}
+    old = {n: pair for n, pair in replaced().items() if now.get(n, pair[1]) == pair[1]}
+    st.session_state[REPLACED] = {**old, **new}
+    st.session_state[HELD] = {n: x for n, x in held.items() if n not in now}
+
+
+def replaced() -> dict[str, tuple[list[str], Any]]:
+    """By the name in the address: what a link asked for, and what a control took instead."""
+    return st.session_state.get(REPLACED, {})
+
+
+def _says(said: Sequence[str], found: Any) -> bool:
+    """Whether the words of an address mean this value."""
+    several = isinstance(found, list | tuple | set)
+    values = ["" if x is None else x for x in (found if several else [found])]
+    return sorted(map(_word, said)) == sorted(map(_word, values))
+
+
+def _word(said: Any) -> str:
+    """A value as it is compared: numbers by their size, words without capitals."""
+    try:
+        return str(float(said)) if not isinstance(said, bool) else str(said).lower()
+    except (TypeError, ValueError):
+        return str(said).lower()
 
 
 def started() -> list[str]:

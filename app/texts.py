@@ -14,12 +14,16 @@ from typing import Any
 from app.outputs import results
 from app.sentences.numbers import size
 from engine import datasets
+from engine.checkpoint import open_checkpoint
 from engine.errors import Progress, Refused
+from engine.texts import amount
 
 LARGEST = 20_000_000
 """Bytes of one text."""
 FULL = 500_000_000
 """Bytes of all texts that are kept."""
+SHORTEST = 32
+"""Tokens of a text that is measured on."""
 FIELD = "text"
 LINES = (".jsonl", ".ndjson")
 NAME = re.compile(r"[a-z0-9-]{0,40}[0-9a-f]{12}")
@@ -153,22 +157,58 @@ def _write(path: Path, text: str) -> None:
 
 
 class Names:
-    """The texts that this process fetched, by the key of their fetching."""
+    """What jobs about texts found while this process runs, by the key of the job."""
 
     def __init__(self) -> None:
-        self._names: dict[str, Kept] = {}
+        self._names: dict[str, Any] = {}
 
-    def get(self, key: str) -> Kept | None:
+    def get(self, key: str) -> Any | None:
         return self._names.get(key)
 
-    def put(self, key: str, record: Kept) -> None:
+    def put(self, key: str, record: Any) -> None:
         self._names[key] = record
 
 
 @cache
 def names() -> Names:
-    """Those of this process."""
+    """Those of this process: texts that it fetched, and how many tokens they have."""
     return Names()
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The request to count the tokens of a kept text, up to as many as are asked for."""
+
+    model: str
+    name: str
+    most: int
+    device: str = "disk"
+
+    @cached_property
+    def key(self) -> str:
+        model = open_checkpoint(self.model).fingerprint
+        said = f"tokens of {self.name} for {model} up to {self.most}"
+        return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+    def answer(self, progress: Progress) -> int:
+        """How many there are. Errors: Refused for a model without a tokenizer."""
+        progress(0.5, "counting the tokens")
+        return amount(open_checkpoint(self.model), str(located(self.name)), self.most)
+
+
+def fitting(held: int, tokens: int, length: int) -> tuple[int, int]:
+    """Tokens that are read of a text that has `held`, and the length of their windows.
+
+    A text with fewer than are asked for gives all its whole windows, or one of all that it has.
+    Errors: Refused for one that has fewer than `SHORTEST`.
+    """
+    if held < SHORTEST:
+        raise Refused(
+            f"This text has {held} tokens, and at least {SHORTEST} are measured on: paste or "
+            "upload a longer one."
+        )
+    length = min(length, held)
+    return min(tokens, held // length * length), length
 
 
 @dataclass(frozen=True)

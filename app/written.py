@@ -9,12 +9,41 @@ from app.opening import Places
 from app.outputs import results
 from engine.errors import Progress, Refused
 from engine.questions import Align, Merge
+from engine.sources import Roots, is_model
+
+PREFIXES = ("aligned-", "merged-", "pruned-")
+"""How the names of written checkpoints begin; what else lies beside them cannot be opened."""
 
 
 @cache
 def places() -> Places:
     """Where this process wrote checkpoints."""
     return Places()
+
+
+def folders() -> tuple[Path, ...]:
+    """The checkpoints that pages wrote below the store, by name."""
+    root = results().models
+    inside = sorted(root.iterdir()) if root.is_dir() else []
+    return tuple(folder for folder in inside if _ours(folder))
+
+
+def found(spec: str) -> Path | None:
+    """The written checkpoint that a name, or its whole path, means; None for anything else."""
+    root, named = results().models, Path(spec)
+    folder = root / named.name
+    told = spec == named.name or named == folder or named == folder.resolve()
+    return folder.resolve() if told and _ours(folder) else None
+
+
+def _ours(folder: Path) -> bool:
+    """Whether it is a written checkpoint, with all its files where they seem to be."""
+    if not folder.name.startswith(PREFIXES) or folder.is_symlink() or not is_model(folder):
+        return False
+    try:
+        return Roots((folder,)).inside(folder.resolve()) == folder.resolve()
+    except Refused:
+        return False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from engine.errors import Progress, silent
 from engine.family import Family
 from engine.groups import COMMON_SIGN
+from engine.prepared import MAIN
 
 
 def depths(layers: int) -> tuple[str, ...]:
@@ -49,25 +51,28 @@ def listening(
 def residual_stream(
     model: nn.Module,
     family: Family,
-    ids: Int[Tensor, "windows length"],
+    inputs: Int[Tensor, "windows length"] | Float[Tensor, "windows channels height width"],
     dropped: Collection[int] = (),
 ) -> list[Float[Tensor, "rows d"]]:
-    """The stream at every depth, without the positions that are attention sinks.
+    """The stream at every depth, of texts without the positions that are attention sinks.
 
     These are the first of each window, whatever its token, and the ids in `dropped` (start of text,
     padding). Under LayerNorm each token's mean over the coordinates is left out: nothing reads it.
     """
     centred = family.coordinates["res"].group == COMMON_SIGN
     heard: dict[int, Tensor] = {}
-    kept = ~torch.isin(ids, torch.tensor([*dropped], dtype=ids.dtype, device=ids.device))
-    kept[:, 0] = False
+    kept: Tensor | EllipsisType = ...
+    if family.inputs == "tokens":
+        sinks = torch.tensor([*dropped], dtype=inputs.dtype, device=inputs.device)
+        kept = ~torch.isin(inputs, sinks)
+        kept[:, 0] = False
 
     def hear(depth: int, hidden: Tensor) -> None:
-        rows = hidden[kept].float()
+        rows = hidden[kept].flatten(0, -2).float()
         heard[depth] = rows - rows.mean(-1, keepdim=True) if centred else rows
 
     with torch.no_grad(), listening(model, family, hear):
-        trunk(model)(input_ids=ids)
+        trunk(model)(**{MAIN[family.inputs]: inputs})
     return [heard[depth] for depth in sorted(heard)]
 
 
@@ -110,19 +115,21 @@ class Correlation:
 def correlate_streams(
     models: Sequence[nn.Module],
     families: Sequence[Family],
-    tokens: Int[np.ndarray, "windows length"],
+    inputs: Int[np.ndarray, "windows length"] | Float[np.ndarray, "windows channels height width"],
     dropped: Collection[int] = (),
     batch: int = 16,
     progress: Progress = silent,
 ) -> Float[np.ndarray, "depths d d"]:
-    """C at every depth (rows A, columns B) over the same tokens, float32."""
+    """C at every depth (rows A, columns B) over the same tokens or images, float32."""
     device = next(models[0].parameters()).device
     found: list[Correlation] = []
-    for start in range(0, len(tokens), batch):
-        progress(start / len(tokens), f"tokens {start * tokens.shape[1]} of {tokens.size}")
-        ids = torch.from_numpy(tokens[start : start + batch]).to(device)
+    text = families[0].inputs == "tokens"
+    what, each = ("tokens", inputs.shape[1]) if text else ("images", 1)
+    for start in range(0, len(inputs), batch):
+        progress(start / len(inputs), f"{what} {start * each} of {len(inputs) * each}")
+        some = torch.from_numpy(inputs[start : start + batch]).to(device)
         streams = [
-            residual_stream(m, f, ids, dropped) for m, f in zip(models, families, strict=True)
+            residual_stream(m, f, some, dropped) for m, f in zip(models, families, strict=True)
         ]
         found = found or [Correlation() for _ in streams[0]]
         for correlation, a, b in zip(found, *streams, strict=True):

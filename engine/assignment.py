@@ -35,13 +35,9 @@ def margins(
     score: Float[np.ndarray, "n m"], permutation: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
     """score[i, π(i)] minus the best other entry of row i (negative where another is better)."""
-    rows = np.arange(len(score))
-    if score.shape[1] == 1:
-        return np.full(len(score), np.inf, score.dtype)
-    top = np.partition(score, -2, axis=1)[:, -2:]
-    chosen = score[rows, permutation]
-    other = np.where(chosen == top[:, 1], top[:, 0], top[:, 1])
-    return chosen - other
+    rows, others = np.arange(len(score)), score.copy()
+    others[rows, permutation] = -np.inf
+    return score[rows, permutation] - others.max(axis=1)
 
 
 def mutual(

@@ -4,8 +4,7 @@ Importing this module and opening a checkpoint need the standard library only.
 """
 
 import hashlib
-import json
-import struct
+import mmap
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.agreement import differences
 from engine.errors import Progress, Refused, silent
+from engine.fingerprints import fingerprint, sampled
 from engine.headers import DTYPES, Header, read_headers, read_json, some
 from engine.writing import TOKENIZER, new_folder, write_checkpoint
 
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.family import Family
-
-WHOLE = 64 * 2**20
-"""Files up to this size enter the fingerprint whole, larger ones by samples."""
-BLOCK, BLOCKS = 64 * 2**10, 64
-COSMETIC = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
 
 
 @dataclass(frozen=True)
@@ -77,7 +72,7 @@ class Checkpoint:
         fingerprint, since a copy is the same model.
         """
         status = [path.stat() for path in sorted({h.file for h in self.headers.values()})]
-        return tuple(s.st_mtime_ns for s in status if s.st_size > WHOLE)
+        return tuple(s.st_mtime_ns for s in status if sampled(s.st_size))
 
     @cached_property
     def tokenizer(self) -> str:
@@ -118,8 +113,11 @@ class Checkpoint:
         headers = {names.get(rows[name], name): h for name, h in self.headers.items()}
         return replace(self, headers=headers)
 
-    def read(self, name: str) -> "Tensor":
+    def read(self, name: str, *, mapped: bool = False) -> "Tensor":
         """One tensor in its dtype on disk and in memory of its own.
+
+        `mapped`: its values stay pages of the file until they are written to. Fast, for what is
+        looked at once and let go: whoever cuts the file short meanwhile ends this process.
 
         Errors: Refused for a name that is not there, a dtype without arithmetic, a file changed
         since it was opened, and for values that are not finite.
@@ -137,7 +135,8 @@ class Checkpoint:
         dtype = getattr(torch, DTYPES[h.dtype])
         if not h.parameters:
             return torch.empty(h.shape, dtype=dtype)
-        tensor = torch.frombuffer(self.values(h), dtype=dtype).reshape(h.shape)
+        found = self.pages(h) if mapped else self.values(h)
+        tensor = torch.frombuffer(found, dtype=dtype).reshape(h.shape)
         # A sum is finite only if all its terms are, and far cheaper than counting them.
         whole = not tensor.is_floating_point() or bool(tensor.sum().isfinite())
         bad = 0 if whole else h.parameters - int(tensor.isfinite().sum())
@@ -160,8 +159,30 @@ class Checkpoint:
         except OSError as error:
             raise Refused(f"{h.file} cannot be read any more ({error.strerror}).") from error
         if found != len(raw):
-            raise Refused(f"{h.file} became shorter since it was opened: open the model again.")
+            raise Refused(shorter(h))
         return raw
+
+    def pages(self, h: Header) -> "memoryview | np.ndarray":
+        """The same as pages of the file; copied where they would not stand on whole numbers."""
+        if h.start % 8:
+            return self.values(h)
+        before = h.start % mmap.ALLOCATIONGRANULARITY
+        try:
+            with h.file.open("rb") as file:
+                size = h.stop - h.start + before
+                found = mmap.mmap(
+                    file.fileno(), size, access=mmap.ACCESS_COPY, offset=h.start - before
+                )
+        except OSError as error:
+            raise Refused(f"{h.file} cannot be read any more ({error.strerror}).") from error
+        except ValueError as error:
+            raise Refused(shorter(h)) from error
+        return memoryview(found)[before:]
+
+
+def shorter(h: Header) -> str:
+    """The message for a file that no longer has a tensor's bytes."""
+    return f"{h.file} became shorter since it was opened: open the model again."
 
 
 def open_checkpoint(
@@ -219,40 +240,6 @@ def model_types() -> list[str]:
     from engine.families import FAMILIES  # noqa: PLC0415 (the tables need torch)
 
     return sorted(kind for family in FAMILIES for kind in family.model_types)
-
-
-def fingerprint(config: Mapping[str, Any], headers: Mapping[str, Header]) -> str:
-    """32 hexadecimal digits of SHA-256 over the configuration and every weights file.
-
-    The configuration enters without its cosmetic keys, in sorted order. A file of at most 64 MB
-    enters whole: any bit counts. A larger one enters by its header, its size and 64 blocks of 64 KB
-    spread evenly over it, first and last included. Names and folders do not enter, nor does the
-    tokenizer: the same weights are the same model, whatever they read.
-    """
-    canonical = {key: value for key, value in config.items() if key not in COSMETIC}
-    state = hashlib.sha256(json.dumps(canonical, sort_keys=True).encode())
-    files = {h.file for h in headers.values()}
-    for part in sorted(digest_file(path) for path in files):
-        state.update(part)
-    return state.hexdigest()[:32]
-
-
-def digest_file(path: Path) -> bytes:
-    """SHA-256 of a file: whole up to 64 MB, else of size, header and sampled blocks."""
-    state = hashlib.sha256()
-    status = path.stat()
-    with path.open("rb") as file:
-        if status.st_size <= WHOLE:
-            while block := file.read(2**20):
-                state.update(block)
-            return state.digest()
-        state.update(struct.pack("<Q", status.st_size))
-        length = struct.unpack("<Q", file.read(8))[0]
-        state.update(file.read(min(length, 16 * 2**20)))
-        for number in range(BLOCKS):
-            file.seek((status.st_size - BLOCK) * number // (BLOCKS - 1))
-            state.update(file.read(BLOCK))
-    return state.digest()
 
 
 def require_same_group(a: Checkpoint, b: Checkpoint, but: Collection[str] = ()) -> None:

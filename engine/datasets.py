@@ -7,6 +7,8 @@ from engine.hub import is_offline
 
 ENDINGS = (".txt", ".jsonl", ".ndjson")
 """All that is ever downloaded of a data set."""
+LARGEST = 20_000_000
+"""Bytes of one text, where nobody says otherwise."""
 OFF = "Downloads are off: paste the text, or upload a file."
 
 

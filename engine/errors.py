@@ -21,6 +21,10 @@ class Short(Refused):
     """Refused for want of memory: another time more may be free."""
 
 
+class Brief(Refused):
+    """Refused for a text with fewer tokens than were asked for: fewer may do."""
+
+
 class Cancelled(Exception):
     """Raised by a progress callback to ask the engine to stop; nothing was mutated."""
 
@@ -38,6 +42,18 @@ def part(progress: Progress, low: float, high: float) -> Progress:
 
     def inner(share: float, step: str, partial: Any = None, /) -> None:
         progress(low + (high - low) * share, step, partial)
+
+    return inner
+
+
+def forward(progress: Progress) -> Progress:
+    """The callback with a share that never goes back."""
+    most = 0.0
+
+    def inner(share: float, step: str, partial: Any = None, /) -> None:
+        nonlocal most
+        most = max(most, share)
+        progress(most, step, partial)
 
     return inner
 

@@ -17,6 +17,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils import logging
 
+from engine.allocation import keep, release
 from engine.checkpoint import Checkpoint
 from engine.errors import Refused, Short
 from engine.headers import read_json, some
@@ -76,6 +77,7 @@ def assemble(
     transformers fills what is missing or has another shape with random numbers: it is asked to
     report both.
     """
+    keep()
     kind = cast(Any, network_class(config))
     if _needs_plain_experts(config, dtype):
         how["experts_implementation"] = "eager"
@@ -111,8 +113,13 @@ def _needs_plain_experts(config: Mapping[str, Any], dtype: torch.dtype) -> bool:
 
 
 def ready(model: PreTrainedModel, name: str, where: torch.device) -> PreTrainedModel:
-    """The model checked for finite weights, frozen, without a cache, on its device."""
+    """The model checked for finite weights, frozen, on its device."""
     require_finite(model, name)
+    return frozen(model, where)
+
+
+def frozen(model: PreTrainedModel, where: torch.device) -> PreTrainedModel:
+    """The model in evaluation mode, without gradients and without a cache, on its device."""
     if hasattr(model.config, "use_cache"):
         model.config.use_cache = False
     return cast(Any, model.requires_grad_(False).eval()).to(where)
@@ -218,6 +225,7 @@ def require_memory(
     allowance: int = ALLOWANCE,
 ) -> None:
     """Short unless models * parameters * itemsize + allowance (bytes) are free on the device."""
+    release()
     need = models * parameters * dtype.itemsize + allowance
     free = free_memory(device)
     if need > free:

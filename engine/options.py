@@ -38,8 +38,17 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps")]
 Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float64: where models run")]
 Json = Annotated[bool, typer.Option("--json", help="the record as JSON on stdout")]
 Out = Annotated[Path, typer.Option(help="a new folder")]
-Text = Annotated[str, typer.Option(help="a text file; default: a demo model's own, else bundled")]
+Text = Annotated[
+    str,
+    typer.Option(
+        help="a text file, or hf:owner/name, a data set; default: a demo model's own, else bundled"
+    ),
+]
 Tokens = Annotated[str, typer.Option(help="a JSON file, lists of token ids, instead of a text")]
+Inputs = Annotated[
+    str,
+    typer.Option(help="a .safetensors or .npz file instead: pixel_values or input_ids, labels"),
+]
 MOST = 10_000_000
 """Most tokens that are read: more would not be held, nor run to an end."""
 Count = Annotated[int, typer.Option(min=256, max=MOST, help="how many tokens to run on")]

@@ -157,17 +157,23 @@ def listed(family: "Family", config: "Config") -> dict[str, list[Any]]:
     return {name: list(found[name]) for name in family.by_layer.listed}
 
 
-def restacked(checkpoint: Checkpoint, stack: Sequence[int]) -> "Iterator[tuple[str, Tensor]]":
-    """Every tensor of a model whose depth d holds the old layer `stack[d]`, under its new name."""
+def renamed(checkpoint: Checkpoint, stack: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Every name of a model whose depth d holds the old layer `stack[d]`, and its old name."""
     family = checkpoint.family
     for name in checkpoint.headers:
         layer = family.row(name).layer
         if layer is None:
-            yield name, checkpoint.read(name)
+            yield name, name
             continue
         start, stop = family.span(name, "l")
         for depth in (depth for depth, old in enumerate(stack) if old == layer):
-            yield f"{name[:start]}{depth}{name[stop:]}", checkpoint.read(name)
+            yield f"{name[:start]}{depth}{name[stop:]}", name
+
+
+def restacked(checkpoint: Checkpoint, stack: Sequence[int]) -> "Iterator[tuple[str, Tensor]]":
+    """Every tensor of that model under its new name."""
+    for name, old in renamed(checkpoint, stack):
+        yield name, checkpoint.read(old)
 
 
 def prune(

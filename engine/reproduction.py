@@ -41,6 +41,7 @@ def measured(path: Path = MEASURED) -> Connectivity:
         left_out=tuple(held["left out"]),
         points=held["settings"]["points"],
         command=held["command"],
+        seconds=held["seconds"],
     )  # fmt: skip
 
 

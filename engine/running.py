@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine import network, texts
+from engine import network, prepared, shared, texts
 from engine.checkpoint import Checkpoint
 from engine.errors import Refused
 
@@ -37,8 +39,13 @@ def outputs(
         yield {name: found[name] for name in names}
 
 
-def random_inputs(checkpoint: Checkpoint, windows: int, length: int, seed: int) -> Tensor:
-    """Random token ids [windows, length], or pixels [windows, channels, height, width]."""
+def random_inputs(
+    checkpoint: Checkpoint, windows: int, length: int, seed: int, known: int | None = None
+) -> Tensor:
+    """Random token ids [windows, length], or pixels [windows, channels, height, width].
+
+    Ids are below `known` where it is given.
+    """
     generator = torch.Generator().manual_seed(seed)
     config = checkpoint.config
     if checkpoint.family.inputs == "pixels":
@@ -49,7 +56,7 @@ def random_inputs(checkpoint: Checkpoint, windows: int, length: int, seed: int) 
     sizes = checkpoint.family.sizes(config)
     limits = (sizes.get("pos"), config.get("max_position_embeddings"), length)
     shortest = min(limit for limit in limits if limit)
-    return torch.randint(sizes["tok"], (windows, shortest), generator=generator)
+    return torch.randint(known or sizes["tok"], (windows, shortest), generator=generator)
 
 
 def decodes(checkpoint: Checkpoint) -> bool:
@@ -111,10 +118,28 @@ class Given:
     text: bool  # a text, whose next tokens a decoder predicts
 
 
-def from_text(checkpoint: Checkpoint, text: str, count: int) -> Given:
-    """About `count` tokens of a text; Refused as `engine.texts.tokens` refuses."""
-    ids = torch.from_numpy(texts.tokens(checkpoint, text, count))
-    return Given(ids, f"{ids.numel()} tokens of {texts.describe(checkpoint, text)}", text=True)
+def from_text(
+    checkpoint: Checkpoint, text: str, count: int, other: Checkpoint | None = None
+) -> Given:
+    """About `count` tokens of a text, or the images of a file; Refused as these are.
+
+    With a second model, windows with tokens that only one of both knows are left out.
+    """
+    if checkpoint.family.inputs == "pixels" and prepared.is_prepared(text):
+        pixels = torch.from_numpy(prepared.read(checkpoint, Path(text)).main)
+        return Given(pixels, f"{len(pixels)} images of {Path(text).name}", text=False)
+    ids, gone = read(checkpoint, text, count, other)
+    what = f"{ids.size} tokens of {texts.describe(checkpoint, text, ids)}"
+    return Given(torch.from_numpy(ids), f"{what} ({gone})" if gone else what, text=True)
+
+
+def read(
+    checkpoint: Checkpoint, text: str, count: int, other: Checkpoint | None
+) -> tuple[np.ndarray, str]:
+    """The tokens of a text that one model or two know, and what was left out, in words."""
+    if other is None:
+        return shared.own(checkpoint, texts.tokens(checkpoint, text, count)), ""
+    return shared.shared(checkpoint, other, text, count)
 
 
 def at_random(checkpoint: Checkpoint, windows: int, length: int, seed: int = 0) -> Given:

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path, PureWindowsPath
 
 from engine.errors import Progress, Refused, silent
+from engine.fingerprints import digest_file
 from engine.headers import INDEX, POINTER, SINGLE, refuse_pointer, some
 from engine.hub import download
 
@@ -110,13 +111,16 @@ def packaged() -> Path:
     return file
 
 
+def dequantised(file: Path, models: Path | None = None) -> Path:
+    """Where the checkpoint of a GGUF file is put, by its content, whether it is there or not."""
+    return (models or default_models()) / f"gguf-{digest_file(file).hex()[:32]}"
+
+
 def gguf(file: Path, models: Path | None, progress: Progress) -> Path:
     """The dequantised checkpoint of a GGUF file, made once for each content.
 
     Two processes may make it at the same time; the second to finish drops its own.
     """
-    from engine.checkpoint import digest_file  # noqa: PLC0415 (checkpoint resolves by this module)
-
     if not file.is_file():
         raise Refused(f"The file {file} does not exist: give a GGUF file.")
     with file.open("rb") as opened:
@@ -124,8 +128,8 @@ def gguf(file: Path, models: Path | None, progress: Progress) -> Path:
     refuse_pointer(file, first)
     if not first.startswith(b"GGUF"):
         raise Refused(f"{file} is not a GGUF file: it begins with {first[:4]!r}, not b'GGUF'.")
-    root = models or default_models()
-    folder = root / f"gguf-{digest_file(file).hex()[:32]}"
+    folder = dequantised(file, models)
+    root = folder.parent
     if is_model(folder):
         return folder
     from engine.dequantise import dequantise  # noqa: PLC0415 (needs torch)
@@ -201,7 +205,8 @@ class Roots:
                 found = within(root, text)
                 if found is not None and closed(root.resolve(), found):
                     return found
-        raise Refused(f"{text!r} is no folder under the allowed ones: {self.words}.")
+        more = "" if self.hosted else " The option --roots FOLDER of the program allows another."
+        raise Refused(f"{text!r} is no folder under the allowed ones: {self.words}.{more}")
 
     @property
     def words(self) -> str:

@@ -1,6 +1,5 @@
 """What commands do with a question and its record: solve, keep, print, write."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,12 +10,17 @@ import numpy as np
 import typer
 from tqdm import tqdm
 
+from engine.costs import Cost
 from engine.errors import Progress, Refused
-from engine.questions import Question
+from engine.exports.documents import made, written
+from engine.prepared import SUFFIXES, is_prepared
+from engine.questions import Match, Question
 from engine.records import ResidualMatch, named_arrays, plain
 from engine.store import Store, default_root
 
 T = TypeVar("T")
+HUB = "hf:"
+"""Before the name of a data set of the Hugging Face hub."""
 
 
 def new_file(out: Path, *suffixes: str) -> None:
@@ -37,7 +41,7 @@ def save_json(document: Any, out: Path, indent: int | None = None) -> None:
     """A document in one step: a reader finds the whole of it, or what stood there before."""
     with _written(out):
         staged = _staged(out)
-        staged.write_text(json.dumps(document, indent=indent), encoding="utf-8")
+        staged.write_text(written(document, indent), encoding="utf-8")
         staged.replace(out)
 
 
@@ -55,10 +59,10 @@ def _written(out: Path) -> Iterator[None]:
         raise Refused(f"--out {out} cannot be written ({why}): give another place.") from error
 
 
-def save_match(record: ResidualMatch, out: Path) -> None:
+def save_match(asked: Match, record: ResidualMatch, out: Path) -> None:
     """Every matrix and matching as `.npz`, or the numbers without the matrices as `.json`."""
     if out.suffix == ".json":
-        save_json(plain(record, arrays=False), out, 1)
+        save_json(made(plain(record, arrays=False), asked), out, 1)
         return
     found = {
         f"{kind}_{what}": np.stack([getattr(one, what) for one in matchings])
@@ -76,13 +80,27 @@ def save_arrays(record: Any, out: Path) -> None:
         np.savez_compressed(out, allow_pickle=False, **named_arrays(record))
 
 
-def one_of(text: str, tokens: str) -> str:
-    """The file that --text or --tokens names; both together are wrong usage."""
-    if tokens and text != "default":
-        raise typer.BadParameter("give --text or --tokens, not both")
+def one_of(text: str, tokens: str, inputs: str = "") -> str:
+    """The file that --text, --tokens or --inputs names; two of them are wrong usage."""
+    if sum((bool(tokens), bool(inputs), text != "default")) > 1:
+        raise typer.BadParameter("give one of --text, --tokens and --inputs")
+    if text.startswith(HUB):
+        return fetched(text.removeprefix(HUB))
+    if inputs and not is_prepared(inputs):
+        ends = " or ".join(SUFFIXES)
+        raise Refused(f"--inputs {inputs}: the name must end in {ends}; a text is for --text.")
     if tokens and not tokens.endswith(".json"):
         raise Refused(f"--tokens {tokens}: the name must end in .json; a text is for --text.")
-    return tokens or text
+    return inputs or tokens or text
+
+
+def fetched(name: str) -> str:
+    """The first text file of a data set of the hub, downloaded; Refused as `engine.datasets`."""
+    from engine import datasets  # noqa: PLC0415 (needed by few)
+
+    file, path = watched(lambda progress: datasets.download(name, datasets.LARGEST, progress))
+    typer.echo(f"text: {file} of {name}", err=True)
+    return str(path)
 
 
 def listed(words: str, option: str) -> tuple[str, ...]:
@@ -107,14 +125,20 @@ def keep(question: Question, record: T) -> T:
 
 
 def watched(work: Callable[[Progress], T], partial: Callable[[Any], None] | None = None) -> T:
-    """Run with a progress bar on stderr (none where it is no terminal); `partial` takes results."""
+    """Run with a progress bar on stderr (none where it is no terminal); `partial` takes results.
+
+    What the run will cost is a line there, as soon as the first models have been timed.
+    """
     bar = tqdm(total=100, file=sys.stderr, disable=None, leave=False, bar_format="{l_bar}{bar}|")
     with bar:
 
         def progress(share: float, step: str, found: Any = None, /) -> None:
             if found is not None and partial is not None:
                 partial(found)
-            bar.set_description_str(step, refresh=False)
+            if isinstance(step, Cost):
+                tqdm.write(step, file=sys.stderr)
+            else:
+                bar.set_description_str(step, refresh=False)
             bar.update(max(100 * share - bar.n, 0))
 
         return work(progress)
@@ -128,4 +152,4 @@ def say(lines: Iterable[str]) -> None:
 
 def emit(value: Any) -> None:
     """One JSON document for machines."""
-    typer.echo(json.dumps(value))
+    typer.echo(written(value))

@@ -33,13 +33,14 @@ COMPANIONS = (
 def new_folder(target: Path) -> Iterator[Path]:
     """A folder to fill: renamed to `target` when the block ends well, gone when it does not.
 
-    Errors: Refused when `target` is a file, exists and is not empty, or cannot be written.
+    Errors: Refused when `target` is no folder, exists and is not empty, or cannot be written.
     """
-    if target.is_file():
-        raise Refused(f"{target} is a file: give a new folder.")
-    if target.exists() and any(target.iterdir()):
-        raise Refused(f"{target} exists and is not empty: give a new folder.")
     try:
+        if target.exists() and not target.is_dir():
+            what = "a file" if target.is_file() else "no folder"
+            raise Refused(f"{target} is {what}: give a new folder.")
+        if target.exists() and any(target.iterdir()):
+            raise Refused(f"{target} exists and is not empty: give a new folder.")
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
             prefix=f".{target.name}-", dir=target.parent, ignore_cleanup_errors=True

@@ -15,7 +15,7 @@ from engine.records import AlignmentProgress, Relatedness
 st.title("Put B into A's coordinates")
 first, verdict = st.container(), st.container()
 row = st.container(horizontal=True, vertical_alignment="bottom", key="controls")
-a, b = models.opened("A"), models.opened("B")
+a, b = models.both()
 
 
 def aligned(a: Chosen, b: Chosen, related: Relatedness | None) -> None:
@@ -43,7 +43,7 @@ def aligned(a: Chosen, b: Chosen, related: Relatedness | None) -> None:
     with place:
         outputs.say(sentences.told(a.card, b.card, report, related), key="verdict")
     alignment.objective(report)
-    alignment.coordinates(report, related)
+    alignment.coordinates(question, report, related)
     alignment.half_way(report)
     if related is not None:
         st.subheader("Are they related at all?")
@@ -59,7 +59,10 @@ def shown(a: Chosen, b: Chosen) -> None:
     if lineage.comparable(a.card, b.card):
         with first:
             related = relation.told(a, b)
-    if verdicts.differences(a.card, b.card) or a.card.fingerprint == b.card.fingerprint:
+    else:
+        with first:
+            relation.untested(a.card, b.card)
+    if verdicts.unlike(a.card, b.card) or a.card.fingerprint == b.card.fingerprint:
         with verdict:
             outputs.say(verdicts.pair(a.card, b.card, None), key="verdict")
         if related is not None:

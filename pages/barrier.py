@@ -16,7 +16,7 @@ st.title("Is there a hill on the straight line between them?")
 verdict = st.container()
 row = st.container(horizontal=True, vertical_alignment="bottom", key="controls")
 pick = st.container(horizontal=True, vertical_alignment="bottom", key="pick")
-a, b = models.opened("A"), models.opened("B")
+a, b = models.both()
 
 
 def asked(both: Line) -> None:
@@ -24,19 +24,21 @@ def asked(both: Line) -> None:
     try:
         with row:
             what = controls.what()
-            question, lost = controls.question(both)
+            question = controls.question(both)
+        if question is None:
+            return
         _ = question.key
     except Refused as refusal:
         outputs.refuse(str(refusal))
         return
-    if lost:
-        outputs.refuse(lost)
     names = inputs.label(both.a.spec), inputs.label(both.b.spec)
     title = "The line from {} to {}".format(*names)
     with verdict:
         place = st.container()
         curves.forecast(question, both.parameters)
-        record = outputs.measured(question, title, "Measure the line")
+        record = outputs.known(question)
+        if not outputs.barred(question.forecast):
+            record = outputs.measured(question, title, "Measure the line")
     found = outputs.so_far(question) if record is None else record
     if record is None and growing.runs(question):
         with pick:

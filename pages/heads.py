@@ -17,7 +17,7 @@ row = st.container(horizontal=True, vertical_alignment="bottom", key="controls")
 with row:
     itself = controls.against()
 a = models.opened("A")
-b = a if itself else models.opened("B")
+b = a if itself or inputs.same() else models.opened("B")
 
 
 def asked(a: Chosen, b: Chosen) -> None:

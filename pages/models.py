@@ -20,15 +20,15 @@ with left:
 with right:
     b = models.side("B", spec_b)
 
-both = a is not None and b is not None and lineage.comparable(a, b)
 with top:
-    verdict, kin = st.columns(2) if both else (st.container(), None)
+    opened = a is not None and b is not None
+    verdict, kin = st.columns(2) if opened else (st.container(), None)
 question, report, asked, related = None, None, None, None
 with verdict:
     if a is None or b is None:
         outputs.say(verdicts.unopened(a, b), key="verdict")
     else:
-        comparable = not verdicts.differences(a, b) and a.fingerprint != b.fingerprint
+        comparable = not verdicts.unlike(a, b) and a.fingerprint != b.fingerprint
         if comparable:
             first, second = inputs.located(spec_a), inputs.located(spec_b)
             question = Align(first, second, device=inputs.chosen_device())
@@ -40,9 +40,12 @@ with verdict:
             outputs.measured(question, title, "Measure it", about, partly=False)
 
 if a is not None and b is not None and kin is not None:
-    pair = [Chosen(spec, inputs.located(spec), card) for spec, card in ((spec_a, a), (spec_b, b))]
     with kin:
-        asked, related = relation.question(*pair), relation.told(*pair)
+        if lineage.comparable(a, b):
+            both = [Chosen(spec, inputs.located(spec), c) for spec, c in ((spec_a, a), (spec_b, b))]
+            asked, related = relation.question(*both), relation.told(*both)
+        else:
+            relation.untested(a, b)
 if question is not None and report is not None:
     models.pictures(report)
 if asked is not None and related is not None:
@@ -53,4 +56,4 @@ if asked is not None and related is not None:
         relation.pictures(related)
 if question is not None and report is not None:
     models.theory()
-    models.take_away(question, report, asked)
+    models.take_away(question, report, asked, related)

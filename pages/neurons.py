@@ -8,17 +8,17 @@ from app.controls import neurons as controls
 from app.controls.model import Chosen
 from app.sections import experts, neurons
 from app.sentences import neurons as sentences
-from app.sentences import words
+from app.sentences import verdicts, words
 from engine.questions import Neurons
 from engine.records import NeuronLayers, NeuronMatch
 
-st.title("Which neuron of B is which neuron of A?")
-verdict = st.container()
+heading, verdict = st.container(), st.container()
 row = st.container(horizontal=True, vertical_alignment="bottom", key="controls")
 with row:
     itself = controls.against()
+heading.title(sentences.question(itself=itself))
 a = models.opened("A")
-b = a if itself else models.opened("B")
+b = a if itself or inputs.same() else models.opened("B")
 
 
 def asked(a: Chosen, b: Chosen) -> None:
@@ -60,13 +60,14 @@ def layers(question: Neurons, record: NeuronMatch, a: Chosen) -> NeuronLayers | 
     """Every layer in short, a question of its own."""
     other = controls.all_layers(question)
     title = f"Neurons of every layer of {record.b} and {record.a}"
-    every = outputs.answered(other, a.card.parameters, title, "Look at every layer")
+    about = sentences.cost(record)
+    every = outputs.answered(other, a.card.parameters, title, "Look at every layer", about)
     if every is not None:
         neurons.layers(every, record.layer)
     return every
 
 
-if a is not None and b is not None and not sentences.unlike(a.card, b.card):
+if a is not None and b is not None and not verdicts.unlike(a.card, b.card):
     asked(a, b)
 else:
     with verdict:

@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import jaxtyping
 import pytest
 import torch
 from torch import Tensor
 
 from engine import axes
-from engine.action import act, blocks, correlate, legs
+from engine.action import _along, act, blocks, correlate, legs
 from engine.checkpoint import open_checkpoint
 from engine.elements import Ordered, Turned
 from engine.families import FAMILIES
@@ -354,3 +355,25 @@ def test_gains_have_no_signed_correlation(built: Built) -> None:
 def test_fixed_coordinates_have_no_element() -> None:
     assert isinstance(FAMILY.coordinates["tok"].group, Trivial)
     assert "tok" not in FAMILY.free
+
+
+class Half:
+    """Some of an element."""
+
+    batch = ()
+    exact = True
+
+    def write(self, x: Tensor) -> Tensor:
+        return x
+
+
+@pytest.mark.parametrize("wrong", [3, torch.ones(4), Half()], ids=["number", "tensor", "half"])
+def test_what_is_no_element_is_told_at_every_call(wrong: Any) -> None:
+    """The tests ask a class once whether it is one; the answer must hold, either way."""
+    (leg,) = axes.legs(axes.parse("res"))
+    x = torch.rand(4)
+    right = Ordered(torch.tensor([1, 2, 3, 0]), torch.ones(4, dtype=torch.float64))
+    for _ in range(2):
+        assert torch.equal(_along(FAMILY, (leg,), leg, x, right), x[[1, 2, 3, 0]])
+        with pytest.raises(jaxtyping.TypeCheckError, match="element"):
+            _along(FAMILY, (leg,), leg, x, wrong)

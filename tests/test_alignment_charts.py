@@ -10,7 +10,7 @@ import pytest
 
 from app.charts import descents, drawing, lineages, shares, tables
 from app.charts.theme import DARK, LIGHT
-from app.sections.alignment import charts, stages, stepwise
+from app.sections.alignment import by_layer, charts, stages, stepwise, terms
 from app.sentences import alignments, lineage, verdicts
 from engine.records import Midpoint, Relatedness
 from engine.records.lineage import LIMIT, Verdict
@@ -42,8 +42,21 @@ def test_the_objective_goes_down_in_half_steps_and_ends_at_the_diamond():
     assert (np.diff(own["objective"]) < 0).all()
     chart = descents.objective(made.sweeps(), LIGHT).to_dict()
     rule, _, mark = (chart["datasets"][layer["data"]["name"]] for layer in chart["layer"])
-    assert rule == [{"objective": 2.0}]
-    assert mark == [{"sweep": 2.0, "objective": 0.7, "start": "embedding"}]
+    assert rule == [{"height": 2.0}]
+    assert mark == [{"sweep": 2.0, "height": 0.7, "start": "embedding"}]
+
+
+@pytest.mark.parametrize(("low", "kind"), [(1e-14, "log"), (0.0, "log"), (0.7, None)])
+def test_a_fall_to_nothing_is_drawn_on_powers_of_ten(low: float, kind: str | None):
+    chart = descents.objective(made.sweeps(low), LIGHT).to_dict()
+    assert chart["layer"][1]["encoding"]["y"]["scale"].get("type") == kind
+    heights = [row["height"] for rows in chart["datasets"].values() for row in rows]
+    assert min(heights) == max(low, descents.LEAST)
+
+
+def test_half_steps_are_explained_only_where_there_are_any():
+    assert "half steps" in descents.steps(made.sweeps())
+    assert "half" not in descents.steps(made.sweeps()[:2])
 
 
 @pytest.mark.parametrize(("low", "zero"), [(0.7, True), (1.6, False)])
@@ -85,7 +98,8 @@ def test_equal_tensors_have_no_shares_and_old_records_say_so():
     assert "There is no distance to explain." in alignments.explained(equal)
     old = replace(record, norms=None)
     assert shares.shares(old).empty and shares.total(old) is None
-    assert "run it again" in alignments.explained(old)
+    assert "Only coordinates" not in alignments.explained(old)
+    assert "computed anew" in alignments.explained(old)
     assert set(charts(old)) == {"objective"}
 
 
@@ -155,11 +169,21 @@ def test_tables_are_what_was_measured():
     assert table["flipped"].tolist() == ["47", "700", "–"]
     steps = stepwise(record.steps)
     assert steps["layer"].tolist()[0] == "5" and len(steps) == len(record.steps)
+    sure = (replace(record.steps[0], margin=0.25), replace(record.steps[1], margin=None))
+    told = by_layer(replace(record, steps=sure))
+    assert told["smallest margin"].tolist() == ["0.25", "–"]
+    assert told["layer"].tolist() == [shares.layer_of(step.layer) for step in sure]
     kept = descents.kept(record.sweeps)
     assert kept["sweep"].tolist() == [1, 1, 2]
     document = json.loads(tables.as_json(record))
     assert document["sweeps"][2]["after"] == 0.7
     assert len(document["norms"]) == len(document["tensors"])
+
+
+def test_margins_after_sweeps_are_said_to_be_fitted():
+    record = made.alignment()
+    assert "pairs of unrelated models can lead too" in terms(record)
+    assert "unrelated" not in terms(replace(record, sweeps=()))
 
 
 def test_a_run_that_goes_on_is_stored_and_found_again(tmp_path):
@@ -172,12 +196,11 @@ def test_a_run_that_goes_on_is_stored_and_found_again(tmp_path):
 
 def test_the_verdict_says_its_objective_and_promises_nothing(cards):
     found = alignments.told(*cards, made.alignment(), made.relatedness())
-    assert "it fell from 2 as the files stand to 0.7, start: embedding." in found.text
-    assert alignments.PROMISE in found.text
-    assert "Only the point half way was run." in found.text
+    fell = alignments.objective(made.alignment())
+    assert "it fell from 2 as the files stand to 0.7, start: embedding." in fell
+    assert alignments.PROMISE in found.more and alignments.PROMISE not in found.text
+    assert "Only the point half way was run." in found.more
     assert found.word == "exact"
-    once = alignments.told(*cards, made.alignment(sweeps=()), None)
-    assert "no common objective was descended" in once.text
     noted = made.alignment(notes=("Biases that only B has were left out.",))
     assert "Biases that only B has" in alignments.told(*cards, noted, None).text
     mixed = tuple(replace(sweep, distance=1.1) for sweep in made.sweeps())
@@ -188,16 +211,16 @@ def test_the_verdict_says_its_objective_and_promises_nothing(cards):
 def test_an_objective_that_did_not_fall_is_no_improvement(cards):
     rose = (replace(made.stuck()[0], after=0.6),)
     for sweeps in (made.stuck(), rose):
-        found = alignments.told(*cards, made.alignment(sweeps=sweeps), None)
-        assert "it did not fall below 0.5, where the files stand" in found.text
-        assert not re.search(r"it fell|gained|improve", found.text)
+        found = alignments.objective(made.alignment(sweeps=sweeps))
+        assert "it did not fall below 0.5, where the files stand" in found
+        assert not re.search(r"it fell|gained|improve", found)
 
 
 def test_a_middle_that_got_worse_is_told(cards):
     report = made.alignment(midpoint_before=1.0, midpoint_after=2.0)
-    assert "So it is here, half way, by the logits." in alignments.told(*cards, report, None).text
+    assert "So it is here, half way, by the logits." in alignments.told(*cards, report, None).more
     better = made.alignment(midpoint_before=2.0, midpoint_after=1.0)
-    assert "So it is here" not in alignments.told(*cards, better, None).text
+    assert "So it is here" not in alignments.told(*cards, better, None).more
 
 
 def test_unrelated_models_never_get_the_word_same(cards):
@@ -207,10 +230,10 @@ def test_unrelated_models_never_get_the_word_same(cards):
     explained = alignments.explained(report, strangers)
     for text in (found.headline, found.text, related.headline, related.text, explained):
         assert not re.search(r"\b[Ss]ame\b", text), text
-    assert lineage.ASSIGNMENT in found.text
+    assert lineage.ASSIGNMENT in found.more
     assert "says nothing about what the two have in common" in explained
     twins = alignments.told(*cards, made.alignment(), made.relatedness())
-    assert lineage.ASSIGNMENT not in twins.text and "Same function" in twins.headline
+    assert lineage.ASSIGNMENT not in twins.more and "Same function" in twins.headline
     assert "Only coordinates: 90.0 %" in alignments.explained(made.alignment())
 
 

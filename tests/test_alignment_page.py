@@ -163,7 +163,7 @@ def test_a_link_opens_its_question(asked, known):
         ({"only": "grp,ffn"}, "Only grp: grp and head are solved together. Say heads for both"),
         ({"only": "res,neurons"}, "Only neurons: this model has no such coordinate. It has res,"),
         ({"only": "tok"}, "Only tok: this model has no such coordinate."),
-        ({"mix": "1.5"}, "mix is 1.5: the weight of activations beside weights is from 0 to 0.95"),
+        ({"mix": "1.5"}, "mix is 1.5: the weight of activations beside weights is from 0 to 0.99"),
         ({"mix": "-1"}, "mix is -1: the weight of activations"),
     ],
 )

@@ -95,7 +95,7 @@ def test_the_steps_of_one_pass_are_the_whole_change(
 ) -> None:
     scramble(open_checkpoint(built(architecture)), tmp_path / "b", seed=3)
     ids = tmp_path / "ids.json"
-    ids.write_text(json.dumps([list(range(1, 65))] * 8))
+    ids.write_text(json.dumps([list(range(1, 17))] * 32))
     report = Align(
         str(built(architecture)), str(tmp_path / "b"), text=str(ids), tokens=256
     ).answer()
@@ -128,11 +128,14 @@ def test_going_on_from_a_gauge_to_itself_is_no_step(built: Callable[[str], Path]
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"mix": 1.0}, "mix is 1: the weight of activations beside weights is from 0 to below 1"),
-        ({"mix": -0.1}, "mix is -0.1: the weight"),
-        ({"sweeps": -1}, "sweeps is -1: give 0 or more"),
-        ({"restarts": -2}, "restarts is -2: give 0 or more"),
-        ({"refine": -3}, "refine is -3: give 0 or more"),
+        ({"mix": 1.0, "sweeps": 1}, "--mix 1.0: give 0 to 0.99"),
+        ({"mix": -0.1}, "--mix -0.1: give 0"),
+        ({"mix": 0.5}, "--mix 0.5 needs sweeps, and there are none: give --sweeps"),
+        ({"restarts": 3}, "--restarts 3 needs sweeps"),
+        ({"neurons": "published"}, "--neurons published needs sweeps"),
+        ({"sweeps": -1}, "--sweeps -1: give 0 to 10,000"),
+        ({"restarts": -2}, "--restarts -2: give 0 to 1,000"),
+        ({"refine": -3}, "--refine -3: give 0 to 10,000"),
         ({"only": ("grp", "res")}, "grp and head are solved together, and head was not named"),
         ({"only": ("neurons",)}, "--only names neurons; the Llama family has"),
     ],
@@ -142,6 +145,7 @@ def test_what_makes_no_sense_is_refused_before_any_work(options: dict, line: str
     with pytest.raises(Refused, match=line):
         require_sound(a, b, Align(*PAIR, **options))
     require_sound(a, b, Align(*PAIR, only=("heads",), mix=0.99, sweeps=1))
+    require_sound(a, b, Align(*PAIR, neurons="published", restarts=2, sweeps=1))
 
 
 def test_only_what_is_new_is_handed_over() -> None:

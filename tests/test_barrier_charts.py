@@ -146,8 +146,64 @@ def test_the_table_at_t_says_what_is_not_measured():
 def test_the_file_of_points_has_every_model_with_both_readings():
     table = barrier_tables.every(fake.report())
     assert len(table) == len(USUAL) * 25
-    assert {"stage", "t", "loss", "from", "to", "accuracy", "accuracy chord"} <= set(table)
+    ends = [f"{what} {end}" for what in WHATS for end in ("low", "high", "chord")]
+    assert {"stage", "t", *WHATS, *ends} <= set(table)
     assert len(set(table.columns)) == len(table.columns)
+    np.testing.assert_allclose(table["perplexity"], np.exp(table["loss"]))
+    assert table.drop(columns="stage").dtypes.map(lambda kind: kind.kind).eq("f").all()
+
+
+def test_the_file_of_stages_holds_numbers_alone():
+    report = fake.twin()
+    table = barrier_tables.every_stage(report)
+    words = ["stage", "name", "complete"]
+    assert table.drop(columns=words).dtypes.map(lambda kind: kind.kind).isin(["f", "i"]).all()
+    row = table[table["stage"] == "all"].iloc[0]
+    one = at(report.curves[staged(report).index("all")].barrier())
+    assert (row["loss barrier"], row["loss barrier low"], row["loss barrier high"]) == (
+        one.value, one.low, one.high)  # fmt: skip
+    assert 0 < row["loss barrier, % of raw"] < 0.01
+    few = barrier_tables.every_stage(fake.report(windows=8))
+    assert few["loss barrier low"].isna().all() and few["loss barrier"].notna().all()
+
+
+def staged(report):
+    return [curve.stage for curve in report.curves]
+
+
+def called(report):
+    """The names of the legend, one for each line that is drawn."""
+    chart = spec(barriers.lines(report, "loss", 0.5, LIGHT))
+    return chart["layer"][2]["encoding"]["color"]["scale"]["domain"]
+
+
+def test_curves_that_cover_each_other_share_one_name_and_one_line():
+    report = fake.report(("none", "res", "ffn", "all"))
+    first = report.curves[0]
+    same = tuple(replace(first, stage=one) for one in ("none", "res"))
+    near = replace(first, stage="ffn", loss=first.loss + 1e-7)
+    report = replace(report, curves=(*same, near, report.curves[-1]))
+    assert called(report) == ["raw ≈ residual ≈ + FFN", "all coordinates"]
+    equal = replace(report, curves=(*same, report.curves[-1]))
+    chart = spec(barriers.lines(equal, "loss", 0.5, LIGHT))
+    assert chart["layer"][2]["encoding"]["color"]["scale"]["domain"] == [
+        "raw = residual", "all coordinates"]  # fmt: skip
+    assert len(barrier_tables.stages(equal, "loss")) == 3  # the table names every stage
+
+
+def test_curves_that_differ_visibly_are_not_joined():
+    report = fake.report(("none", "random"))
+    assert called(report) == ["raw", "random gauge (control)"]
+    part = fake.partial()
+    same = replace(part.curves[1], stage="res")
+    assert len(called(replace(part, curves=(*part.curves, same)))) == 3
+
+
+def test_a_midpoint_is_drawn_as_points_not_as_a_curve():
+    layers = spec(barriers.lines(fake.report(points=3), "loss", 0.5, LIGHT))["layer"]
+    assert layers[2]["mark"]["strokeDash"] == [1, 5] and layers[3]["mark"]["size"] == 70
+    layers = spec(barriers.lines(fake.report(), "loss", 0.5, LIGHT))["layer"]
+    assert "strokeDash" not in layers[2]["mark"]
 
 
 def test_ratios_are_those_of_the_record_with_their_intervals():

@@ -58,6 +58,7 @@ def asked(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         monkeypatch.setattr(cls, "answer", answer)
 
+    monkeypatch.setattr(texts.Counting, "answer", lambda q, progress: 5000)
     stand_in(Barrier, answered)
     stand_in(Forecast, lambda q: fake_barriers.estimate())
     stand_in(Written, lambda q: fake_barriers.writing(q.at, q.stage))
@@ -97,6 +98,10 @@ def captions(at: AppTest) -> str:
 
 def lines(at: AppTest) -> str:
     return "\n".join(item.value for item in at.text)
+
+
+def warnings(at: AppTest) -> str:
+    return "\n".join(item.value for item in at.warning).replace("\\", "")
 
 
 def charts(at: AppTest) -> list[Any]:
@@ -352,12 +357,38 @@ def test_the_plane_and_the_orders_appear_when_they_are_measured(asked, pair):
     card = replace(fakes.model_card("base", "a" * 16), heads=3, kv_heads=3)
     put(Inspect(pair[0]), card)
     put(Inspect(pair[1]), replace(card, fingerprint="b" * 16))
-    at = start(opened(), Slice(*pair, device=first.device))
-    assert "B in A's coordinates is 58 % as far from A as B is" in text(at)
+    at = start(opened(), Slice(*pair, device=first.device, tokens=first.tokens))
+    assert "B at the stage all is 58 % as far from A as B is" in text(at)
     at = start(at, Orders(*pair))
     assert "Taken: order 0 1 2, barrier 0.2" in text(at)
     assert len(charts(at)) == 4
     assert {"Plane (JSON)", "Orders (CSV)"} <= {b.label for b in at.get("download_button")}
+
+
+def test_a_plane_that_would_be_refused_is_said_before_the_click(asked, pair):
+    first = Barrier(*pair)
+    report = answered(first)
+    flat = {"none": 1.4, "heads": 0.7, "all": 5e-8}
+    curves = tuple(replace(one, distance=flat[one.stage]) for one in report.curves)
+    put(first, replace(report, curves=curves))
+    at = opened()
+    assert "With the stage all, B stands where A does" in text(at)
+    heads = Slice(*pair, stage="heads", tokens=first.tokens)
+    assert f"start:{heads.key}" in [button.key for button in at.button]
+    assert "--stage heads --count 2048 --out slice.json" in at.code[-1].value
+    put(first, replace(report, curves=(curves[0], curves[-1])))
+    at = opened()
+    assert "No plane: at every stage" in text(at)
+    assert "Measure the plane" not in labels(at) and "slice" not in at.code[-1].value
+
+
+def test_the_plane_takes_scope_and_tokens_from_the_page(asked, pair):
+    measured(pair, scope="first-attention", tokens=256)
+    at = opened(scope="first-attention", read="256")
+    plane = Slice(*pair, scope="first-attention", tokens=256)
+    assert f"start:{plane.key}" in [button.key for button in at.button]
+    assert "11 × 11 models on 256 tokens, with the stage all, over the attention" in captions(at)
+    assert "--scope first-attention --count 256 --out slice.json" in at.code[-1].value
 
 
 def test_too_many_orders_are_not_tried(asked, pair):
@@ -454,9 +485,9 @@ def test_a_refused_run_says_why_in_one_line(pair, monkeypatch):
 
     monkeypatch.setattr(Forecast, "answer", refuse)
     monkeypatch.setattr(Barrier, "answer", refuse)
-    at = start(opened(), Barrier(*pair))
-    assert "fewer than the 2048 tokens" in lines(at)
-    assert "Measure the line again" not in labels(at)  # the same would be refused
+    at = opened()
+    assert lines(at).count("fewer than the 2048 tokens") == 1
+    assert not [label for label in labels(at) if "Measure the line" in label]
 
 
 def test_an_own_text_is_pasted_and_every_question_reads_it(asked, pair):
@@ -492,10 +523,46 @@ def test_an_uploaded_text_is_read_and_a_bad_one_refused(asked, pair):
 
 def test_a_link_to_a_text_that_is_not_here_says_so(asked, pair):
     at = opened(own="notes-0123456789ab")
-    assert "There is no text 'notes-0123456789ab' here: paste or upload it again." in lines(at)
+    assert "is not here (notes-0123456789ab): paste or upload it again" in warnings(at)
     assert [q.text for q in asked] == ["default"]
     at = opened(own="../../etc/passwd")
-    assert "There is no text '../../etc/passwd' here" in lines(at)
+    assert "is not here (../../etc/passwd)" in warnings(at)
+
+
+def test_what_a_link_asks_for_in_vain_is_said_and_the_default_taken(asked, pair):
+    measured(pair, sweeps=20)
+    link = {"points": "1000000", "swept": "77", "t": "nan", "read": "513", "midpoint": "maybe"}
+    at = opened(**link)
+    assert "Raw line: 3.2" in text(at)  # not of another question
+    for said in ("points = 1000000", "swept = 77", "t = nan", "read = 513", "midpoint = maybe"):
+        assert f"This link asks for {said}, which is not on offer here" in warnings(at)
+    assert "points = 1000000, which is not on offer here: 25 is taken." in warnings(at)
+    at.select_slider(key="points").set_value("9").run()
+    assert "points" not in warnings(at) and "t = nan" in warnings(at)
+
+
+def test_what_a_link_asks_for_and_gets_is_no_news(asked, pair):
+    measured(pair, points=9)
+    link = {"points": "9", "t": "0.50", "several": "TRUE", "stage": "heads", "midpoint": "false"}
+    assert not opened(**link).warning
+
+
+def test_a_short_text_is_read_whole_and_a_shorter_one_refused_once(asked, pair, monkeypatch):
+    kept = texts.keep(b"Anna puts the book on the table. " * 30)
+    for held, read in ((300, (256, 128)), (100, (100, 100)), (9000, (2048, 128))):
+        texts.names.cache_clear()
+        outputs.registry.cache_clear()
+        monkeypatch.setattr(texts.Counting, "answer", lambda q, progress, held=held: held)
+        at = opened(own=kept.name)
+        forecast = [q for q in asked if isinstance(q, Forecast)][-1]
+        assert (forecast.tokens, forecast.length) == read
+        assert ("The text has" in captions(at)) == (held < 2048)
+    texts.names.cache_clear()
+    outputs.registry.cache_clear()
+    monkeypatch.setattr(texts.Counting, "answer", lambda q, progress: 31)
+    at = opened(own=kept.name)
+    assert lines(at).count("This text has 31 tokens, and at least 32 are measured on") == 1
+    assert "Measure the line" not in labels(at)
 
 
 def test_downloads_are_off_where_the_machine_is_offline(asked, pair):

@@ -9,6 +9,7 @@ from app.sentences import barriers as sentences
 from app.sentences import lines
 from engine.questions.line import ABLATION, MERGING
 from engine.records import BarrierReport
+from engine.summaries import line as summaries
 from tests import fake_barriers as fake
 
 NONE = "no hill was found"
@@ -41,7 +42,7 @@ def test_the_headline_gives_both_lines_the_share_and_its_interval():
 
 def test_accuracy_is_told_as_a_depth_below_its_chord():
     report = fake.report()
-    assert "of accuracy below the chord at t = " in sentences.told(report, "accuracy").headline
+    assert "below the chord in accuracy at t = " in sentences.told(report, "accuracy").headline
     assert "nats" not in sentences.told(report, "accuracy").headline
 
 
@@ -172,25 +173,46 @@ def test_a_hidden_gauge_is_told_for_both_alignments():
 def test_a_merge_has_its_loss_and_is_called_a_new_function(hill, side):
     told = lines.merged(fake.merge(hill=hill))
     assert f"{side} the chord between 1 and 1.4;" in told
-    assert "It is a new function: it computes neither what A does nor what B does." in told
+    assert "It is a new function: it computes neither what A does nor what B does; " in told
     assert "no interval" not in told
     assert "no interval" in lines.merged(fake.merge(windows=8))
 
 
-def test_a_merge_of_one_function_or_at_an_end_is_called_no_new_one():
-    twins = fake.merge()
-    twins = replace(twins, curve=replace(twins.curve, distance=2e-8))
-    told = lines.merged(twins)
+def measured(rows, **changed):
+    """A merge whose losses are some rows of the usual one's, times a factor in one window."""
+    found = fake.merge()
+    loss = found.curve.loss[list(rows)].copy()
+    loss[1, 3] *= changed.pop("factor", 1.0)
+    return replace(found, curve=replace(found.curve, loss=loss, **changed))
+
+
+@pytest.mark.parametrize("say", [lines.function, summaries.computed])
+def test_what_a_merge_computes_is_told_by_its_loss_in_every_window(say):
+    both = measured((0, 0, 0), factor=1 + 1e-6)
+    assert "computes what A and the other end do" in say(both) and say(both).count("(exact)") == 2
+    assert "1e-06 from A's" in say(both) or "1.0e-6 from A's" in say(both)
+    assert "computes what A does" in say(measured((0, 0, 2)))
+    assert "computes what the other end does" in say(measured((0, 2, 2)))
+    one = measured((0, 0, 0), factor=1 + 2e-4)  # in a single window, where the mean hides it
+    assert "new function" in say(one) and "exact" not in say(one)
+    assert "new function" in say(fake.merge())
+    assert "new function" in say(measured((0, 0, 0), factor=np.inf))
+
+
+def test_a_merge_of_equal_weights_or_at_an_end_is_called_no_new_one():
+    told = lines.merged(measured((0, 0, 0), distance=2e-8))
     assert "have the same weights here, to 2.0e-8: so has every merge of them" in told
     assert "new function" not in told
+    assert "same weights" not in lines.merged(measured((0, 0, 0)))
     at_end = replace(fake.merge(), t=1.0)
     assert "It is the other end itself, not a merge." in lines.merged(at_end)
     assert "It is A itself" in lines.merged(replace(at_end, t=0.0))
+    assert summaries.computed(at_end) == "this is the other end itself, not a merge"
 
 
 def test_a_plane_is_told_by_its_ends_and_by_how_near_aligned_b_is():
     told = lines.plane(fake.plane())
-    assert "B in A's coordinates is 58 % as far from A as B is." in told
+    assert "B at the stage all is 58 % as far from A as B is." in told
     assert lines.plane(fake.plane(complete=False)).startswith("Partial: 55 of 121 points.")
 
 
@@ -211,3 +233,38 @@ def test_a_text_is_told_by_how_long_it_stays_with_a():
     assert lines.written(record, 1) == "the first 3 tokens are as A's"
     assert lines.written(replace(record, same=(24, 0, 1)), 1) == "parts from A at once"
     assert lines.written(replace(record, same=(24, 0, 1)), 2) == "the first 1 token is as A's"
+
+
+def test_a_plane_needs_a_stage_that_leaves_the_line():
+    """Known before it is measured: B aligned onto A spans no plane, and the next stage does."""
+    report = fake.twin(("none", "heads", "all", "random"))
+    moved = {"none": 1.39, "heads": 0.66, "all": 5.2e-8, "random": 1.47}
+    curves = tuple(replace(one, distance=moved[one.stage]) for one in report.curves)
+    twins = replace(report, curves=curves)
+    assert lines.spanning(twins, "heads") == "heads"
+    assert lines.spanning(twins, "all") == lines.spanning(twins, "none") == "heads"
+    told = lines.flat(twins, "all", "heads")
+    assert "With the stage all, B stands where A does (distance 5.2e-8)" in told
+    assert "Taken is the stage heads" in told
+    assert "B stands as it was" in lines.flat(twins, "none", "heads")
+    still = tuple(replace(one, distance=1.39) for one in curves[:3])
+    assert lines.spanning(replace(report, curves=still), "all") == ""
+    assert lines.flat(twins, "all", "").startswith("No plane")
+    same = tuple(replace(one, distance=0.0 if one.stage == "none" else 1.0) for one in curves)
+    assert lines.spanning(replace(report, curves=same), "random") == ""
+
+
+def test_every_stage_with_an_end_of_its_own_is_said_of_its_percentages():
+    apart, joined = fake.scoped(shared=False), fake.scoped()
+    told = sentences.told(apart).text
+    assert "Each stage has its own other end, with a loss of 1.4 to 7.4 nats" in told
+    assert "its own other end" not in sentences.told(joined).text
+    assert sentences.own_chords(apart) and not sentences.own_chords(joined)
+    assert not sentences.own_chords(fake.report())
+
+
+def test_the_bundled_text_is_named_in_words_whatever_a_record_calls_it():
+    older = "bundled text (calibration, then CPython's topics if more is asked), 3% unknown"
+    said = sentences.told(fake.report(run=fake.run(text=older))).text
+    assert "of bundled English text (where it ends, Python's help topics), 3% unknown in" in said
+    assert "calibration" not in said

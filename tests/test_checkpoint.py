@@ -16,8 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from engine import checkpoint as module
-from engine import headers, writing
+from engine import fingerprints, headers, writing
 from engine.agreement import rope
 from engine.checkpoint import Checkpoint, open_checkpoint, require_same_group, save_checkpoint
 from engine.errors import Refused
@@ -140,7 +139,7 @@ def test_opening_imports_no_torch(original: Path) -> None:
         "heavy = {'torch', 'transformers', 'numpy', 'safetensors', 'huggingface_hub'}\n"
         "sys.exit(', '.join(heavy & set(sys.modules)) or 0)\n"
     )
-    root = Path(module.__file__).parent.parent
+    root = Path(headers.__file__).parent.parent
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False
     )
@@ -181,8 +180,8 @@ def test_an_attribute_changes_the_fingerprint(
 def test_a_large_file_counts_by_samples_and_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "WHOLE", 1000)
-    monkeypatch.setattr(module, "BLOCK", 4)
+    monkeypatch.setattr(fingerprints, "WHOLE", 1000)
+    monkeypatch.setattr(fingerprints, "BLOCK", 4)
     path = tmp_path / "large"
     body = bytearray(4008)
 
@@ -191,7 +190,7 @@ def test_a_large_file_counts_by_samples_and_size(
         if change is not None:
             changed[change] ^= 1
         path.write_bytes(changed + tail)
-        return module.digest_file(path)
+        return fingerprints.digest_file(path)
 
     # Blocks of 4 bytes start at 0, 63, 127, … and 4004: byte 100 is in none of them.
     assert digest() == digest(100)
@@ -204,8 +203,8 @@ def test_the_time_of_a_file_read_in_part_is_no_content_but_a_stamp(
 ) -> None:
     path = folder / "model.safetensors"
     assert open_checkpoint(folder).stamps == ()
-    monkeypatch.setattr(module, "WHOLE", 1000)
-    monkeypatch.setattr(module, "BLOCK", 4)
+    monkeypatch.setattr(fingerprints, "WHOLE", 1000)
+    monkeypatch.setattr(fingerprints, "BLOCK", 4)
     found = []
     for time in (5, 6):
         os.utime(path, ns=(9, time))
@@ -427,7 +426,7 @@ def test_an_unreadable_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def denied(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(module, "read_headers", denied)
+    monkeypatch.setattr("engine.checkpoint.read_headers", denied)
     assert refusal(folder) == f"{folder} cannot be read: Permission denied."
 
 
@@ -459,14 +458,40 @@ def test_a_dtype_without_arithmetic(folder: Path) -> None:
         open_checkpoint(folder).read(NORM)
 
 
-def test_a_file_that_changed_since_it_was_opened(folder: Path) -> None:
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_file_that_changed_since_it_was_opened(folder: Path, mapped: bool) -> None:
     opened = open_checkpoint(folder)
     (folder / WEIGHTS).write_bytes(b"short")
     with pytest.raises(Refused, match="became shorter since it was opened"):
-        opened.read(NORM)
+        opened.read(NORM, mapped=mapped)
     (folder / WEIGHTS).unlink()
     with pytest.raises(Refused, match="cannot be read any more"):
-        opened.read(NORM)
+        opened.read(NORM, mapped=mapped)
+
+
+def test_pages_of_a_file_are_its_values_and_writing_to_them_leaves_it_alone(folder: Path) -> None:
+    before = (folder / WEIGHTS).read_bytes()
+    opened = open_checkpoint(folder)
+    for name in opened.headers:
+        own, pages = opened.read(name), opened.read(name, mapped=True)
+        assert torch.equal(pages, own)
+        assert pages.dtype == own.dtype
+        pages.add_(1)
+        assert not torch.equal(pages, own)
+        assert torch.equal(opened.read(name, mapped=True), own)
+    assert (folder / WEIGHTS).read_bytes() == before
+
+
+@pytest.mark.parametrize("spaces", [0, 3])
+def test_values_that_do_not_start_on_whole_numbers_are_read_too(folder: Path, spaces: int) -> None:
+    file = folder / WEIGHTS
+    raw = file.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = raw[8 : 8 + length] + b" " * spaces
+    file.write_bytes(len(header).to_bytes(8, "little") + header + raw[8 + length :])
+    opened = open_checkpoint(folder)
+    assert opened.headers[NORM].start % 8 == spaces
+    assert torch.equal(opened.read(NORM, mapped=True), load_file(file)[NORM])
 
 
 # Two checkpoints

@@ -2,10 +2,13 @@
 
 import json
 import math
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -103,6 +106,7 @@ def test_align_brings_every_tensor_back(
     assert max(float((a[n] - c[n]).norm() / a[n].norm()) for n in a) < 1e-4
     report = json.loads((out / "report.json").read_text())
     assert report["recovered"] == 1.0
+    assert report["question"]["key"] == Align(*map(str, twin)).key
     assert report["midpoint_before"] > 0.1
     assert report["midpoint_after"] < 1e-4
     assert (out / "symmetry.safetensors").is_file()
@@ -156,6 +160,7 @@ def test_json_of_match_has_no_matrices(
     text = run(capsys, "match", *twin, "--using", "weights", "--out", out, "--json")
     assert json.loads(text) == json.loads(out.read_text())
     assert json.loads(text)["correlation"] is None
+    assert json.loads(text)["question"]["using"] == "weights"
     assert json.loads(text)["sign_accuracy"] == [1.0] * 4
 
 
@@ -408,6 +413,65 @@ def test_an_interrupted_alignment_leaves_nothing(
     monkeypatch.setattr(place, interrupt)
     assert main(["align", *map(str, twin), "--out", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err == "Interrupted: nothing was written.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sigterm_leaves_nothing_either(
+    twin: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def terminate(*_: object, **__: object) -> None:
+        assert len(list(tmp_path.glob(".out-*"))) == 1  # what was begun
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("engine.alignment.comparison.compare_logits", terminate)
+    assert main(["align", *map(str, twin), "--out", str(tmp_path / "out")]) == 143
+    assert capsys.readouterr().err == "Interrupted: nothing was written.\n"
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+EMPTY = [
+    ("scramble", "--only"), ("align", "--only"), ("layers", "--tests"), ("layers", "--layers"),
+    ("cut", "--by"), ("prune", "--drop"), ("barrier", "--stages"), ("line", "--at"),
+    ("match", "--tokens"), ("related", "--text"), ("heads", "--inputs"), ("merge", "--out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "option"), EMPTY)
+def test_an_empty_value_is_refused_and_never_means_everything(
+    command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for given in ([option, ""], [f"{option}="]):
+        said = refusal(capsys, command, "demo:base", "demo:twin", *given)
+        assert said.startswith(f"{option} names nothing: its value is empty")
+
+
+def test_what_is_no_folder_is_refused_in_one_line(
+    twin: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    os.mkfifo(tmp_path / "pipe")
+    for out, word in (
+        ("/dev/null", "is no folder: give a new folder"),
+        (tmp_path / "pipe", "is no folder"),
+        (tmp_path / "file", "is a file"),
+        (tmp_path / "file" / "below", "cannot be written"),
+    ):
+        assert word in refusal(capsys, "scramble", twin[0], "--out", out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "pipe"]
+
+
+def test_what_only_sweeps_read_is_refused_without_them(
+    twin: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in (("--mix", "0.5"), ("--restarts", "2"), ("--neurons", "published")):
+        line = refusal(capsys, "align", *twin, "--out", tmp_path / "out", *option)
+        assert line.startswith(f"{' '.join(option)} needs sweeps")
     assert list(tmp_path.iterdir()) == []
 
 

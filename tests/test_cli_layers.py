@@ -9,6 +9,7 @@ import pytest
 
 from engine.cli import main
 from engine.errors import Cancelled
+from engine.layers.stacks import cells
 from engine.questions import Continue, Cut, Gap, Layers, Match
 from engine.store import Store, default_root
 from tests import tiny
@@ -33,6 +34,10 @@ def test_layers_writes_every_map_and_its_command_repeats_it(
 ):
     out = tmp_path / "maps.json"
     assert main(["layers", model, "--out", str(out), "--reach", "2", *SMALL]) == 0
+    bands = cells(Layers(model).tests, range(4), 2, ["one kind"] * 4)
+    count = sum(len({stack for _, _, stack in band}) for band in bands)
+    cost = capsys.readouterr().err
+    assert cost.startswith(f"128 tokens in 16 windows; {count} stacks of layers to run, about")
     found = json.loads(out.read_text())
     replace = np.array(found["replace"], float)
     assert found["complete"] is True
@@ -145,7 +150,7 @@ def test_after_an_interruption_the_file_that_holds_a_part_is_named(
     monkeypatch.setattr(Layers, "answer", stopping)
     out = tmp_path / "maps.json"
     assert main(["layers", model, "--out", str(out), *SMALL]) == 130
-    told = capsys.readouterr().err.strip()
+    _, told = capsys.readouterr().err.strip().splitlines()
     assert told == f"Interrupted: {out} holds what was done so far."
     assert json.loads(out.read_text())["complete"] is False
 
@@ -231,6 +236,7 @@ def test_continue_and_gap(model: str, tmp_path: Path, capsys: pytest.CaptureFixt
     other = str(tiny.build("llama_gqa", tmp_path / "other-step-20", seed=1, num_hidden_layers=4))
     out = tmp_path / "gap.json"
     assert main(["gap", model, other, "--out", str(out), *SMALL]) == 0
+    assert "16 windows; 1 further model to run, about" in capsys.readouterr().err
     found = json.loads(out.read_text())
     assert [one["step"] for one in found["steps"]] == [0, 20]
     assert len(found["steps"][0]["swap"]["value"]) == 3

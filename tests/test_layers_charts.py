@@ -14,6 +14,7 @@ from app.charts import cuts, drawing, gaps, layer_maps, layer_tables, measures
 from app.charts.layer_maps import Pair
 from app.charts.measures import Number
 from app.charts.theme import DARK, LIGHT
+from app.sections import cutting
 from app.sentences import cuts as cut_verdicts
 from app.sentences import gaps as gap_verdicts
 from app.sentences import layers as layer_verdicts
@@ -412,3 +413,12 @@ def test_maps_are_told_apart_by_their_content():
     assert len({views.digest(record) for record in (whole, *others)}) == 5
     tests = {**whole.tests, "swap": replace(whole.tests["swap"], kl=whole.tests["swap"].kl * 1.001)}
     assert views.digest(replace(whole, tests=tests)) != views.digest(whole)
+
+
+def test_the_file_of_candidates_holds_numbers_alone():
+    table = cutting.exported(fakes.cut_report(), 2, fakes.cut_cost())
+    numbers = table.drop(columns=["chosen by", "left out"])
+    assert numbers.dtypes.map(lambda kind: kind.kind).isin(["f", "i"]).all()
+    assert {"KL, nats", "KL, nats low", "KL, nats high", "perplexity, rise in % low"} <= set(table)
+    assert (table["KL, nats low"] <= table["KL, nats"]).all()
+    assert all(len(cut.split()) == 2 for cut in table["left out"])

@@ -155,7 +155,7 @@ def test_options_of_a_link_wait_until_the_model_is_open(asked, monkeypatch, page
         shut.setattr(opening, "slow", lambda spec: True)
         shut.setattr(opening, "present", lambda spec: None)
         at = opened(page, **link)
-        assert "Open it" in " ".join(labels(at))
+        assert "Open " in " ".join(labels(at))
         at = left(at, MODELS)
         assert set(link) <= set(at.query_params)
         at = left(at, page)

@@ -195,7 +195,7 @@ def test_a_hub_id_is_an_explicit_choice_that_is_opened_by_a_button(measured):
     at.button(key="use:B").click().run()
     assert at.session_state["b"] == "hf:owner/name"
     assert not at.exception
-    assert "Open it" in [button.label for button in at.button]
+    assert "Open hf:owner/name" in [button.label for button in at.button]
 
 
 def test_the_device_is_part_of_the_question(measured):

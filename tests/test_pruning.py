@@ -453,6 +453,7 @@ def test_the_command_writes_and_says_what_it_costs(
     assert lines[3].startswith("on 640 tokens in 20 windows of a text")
     assert "mergekit.yaml" in lines[4]
     assert json.loads((out / "report.json").read_text())["dropped"] == [0, 1, 2]
+    assert json.loads((out / "report.json").read_text())["question"]["drop"] == [0, 1, 2]
     assert apart(four("llama_gqa"), out, (3,)) < 1e-6
 
 

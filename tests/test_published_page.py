@@ -14,6 +14,8 @@ from app.charts import drawing
 from app.charts import reproductions as charts
 from app.charts.theme import DARK, LIGHT
 from app.sections import reproductions as sections
+from app.sentences import answers
+from app.sentences import published as layers
 from app.sentences import reproductions as sentences
 from app.settings import ROOT
 from engine import published, reproduction
@@ -55,25 +57,35 @@ def here() -> Connectivity:
 def test_the_verdict_counts_settings_and_names_exceptions(here: Connectivity) -> None:
     said = sentences.told(here, TOLD)
     assert said.headline == (
-        "A full Stage 2 leaves less of the barrier than none in 2 of 3 settings."
+        "The full Stage 2 leaves clearly less of the barrier than Stage 1 alone in 1 of 3 settings."
     )
     assert "9 pairs" in said.text
-    assert "none in: Llama, the first layer (34% after 30%)." in said.text
+    assert (
+        "In 1 more it is less in every pair, with intervals that overlap; in 1 the two" in said.text
+    )
+    assert "Stage 1 alone in: Llama, the first layer (34% after 30%)." in said.text
+    assert said.text.index("Stage 1 finds") < said.text.index("On the mean")
     assert "the first layer, 1 of 2 architectures here lie in its 7% to 12%." in said.text
     assert said.badge == ""
     assert sentences.told(replace(here, missing=("vit: whole",)), TOLD).badge == "partial"
+    assert "No ratio" not in said.text
+    last = here.scopes[-1]
+    none = replace(last, relative=np.full_like(last.relative, np.nan))
+    less = sentences.told(replace(here, scopes=(*here.scopes[:2], none)), TOLD)
+    assert "in 1 of 2 settings" in less.headline and "9 pairs" in less.text
+    assert "No ratio, since the naive barrier may be 0: Llama, the whole model." in less.text
     better = replace(here, scopes=here.scopes[:1])
     assert sentences.exceptions(better) == ""
 
 
 def test_the_ablation_says_where_the_paper_has_none(here: Connectivity) -> None:
     card = sentences.ablation(here, TOLD, "first-layer")
-    assert "+ full Stage 2 7% to 12%" in card.theirs
+    assert "full Stage 2 7% to 12%" in card.theirs
     assert "ViT: 80%, 14%, 10%; Llama: 30%, 32%, 34%." in card.ours
     assert "No rotary ViT." in card.differs and "no ablation" not in card.differs
     other = sentences.ablation(here, TOLD, "whole")
     assert "The paper has no ablation of the whole model." in other.differs
-    assert sentences.ablation(here, TOLD, "all-attention").ours == sentences.NOTHING
+    assert sentences.ablation(here, TOLD, "all-attention").ours == answers.NOTHING
 
 
 def test_nothing_is_called_connected(here: Connectivity) -> None:
@@ -91,17 +103,17 @@ def test_nothing_is_called_connected(here: Connectivity) -> None:
 def test_orders_are_ranked_by_what_was_measured(here: Connectivity) -> None:
     assert "ViT 2 of 3 (12)." in sentences.orders(here, TOLD).ours  # 100 (0.2 − 0.1) / 0.8
     assert np.isnan(replace(here.orders[0], naive=0.05).lost)
-    assert sentences.orders(replace(here, orders=()), TOLD).ours == sentences.NOTHING
+    assert sentences.orders(replace(here, orders=()), TOLD).ours == answers.NOTHING
 
 
 def test_published_correlations_come_out_of_the_published_data() -> None:
     """Rank correlations of the paper's own file: replacing tells more there."""
     maps = layer_views.of_published(published.published("qwen3-8b-removal"))
-    found = sentences.told_removal(maps, maps.singles["removal"].value)
+    found = layers.told_removal(maps, maps.singles["removal"].value)
     assert found["swap"] == pytest.approx(0.62, abs=0.01)
     assert found["replace"] == pytest.approx(0.78, abs=0.01)
     shuffled = np.random.default_rng(0).permutation(maps.singles["removal"].value)
-    assert abs(sentences.told_removal(maps, shuffled)["replace"]) < 0.6
+    assert abs(layers.told_removal(maps, shuffled)["replace"]) < 0.6
 
 
 def test_cards_of_layers_say_what_was_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,11 +121,59 @@ def test_cards_of_layers_say_what_was_not_measured(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(outputs, "known", lambda question: None)
     cards = {one.title: one for one in reproduced.cards()}
     assert len(cards) == 5
-    without = [one for one in cards.values() if sentences.NOTHING in one.ours]
+    without = [one for one in cards.values() if answers.NOTHING in one.ours]
     assert len(without) == 4  # the fine-tunes' coordinates are in the demo's own record
     assert [one.command for one in without] == ["", "", "", ""]
     assert "20 of 102 pairs, 12 with intervals apart" in without[0].theirs
     assert "pythia-160m ×14" in without[2].theirs
+
+
+# Whether it holds
+
+
+def test_clearly_less_needs_intervals_apart_in_every_pair(here: Connectivity) -> None:
+    vit, first, whole = here.scopes
+    assert [answers.standing(one) for one in (vit, first, whole)] == ["clear", "unclear", "lower"]
+    wide = vit.relative.copy()
+    wide[0, 0, 1] = wide[2, 0, 2] - 1e-9  # one pair's intervals touch
+    assert answers.standing(replace(vit, relative=wide)) == "lower"
+
+
+def test_every_card_answers_from_its_numbers(here: Connectivity) -> None:
+    ours, theirs = here.scopes, TOLD.relative["full"]
+    assert answers.ablation([ours[0]], theirs).word == "holds"
+    assert answers.ablation([ours[0]], (0.2, 0.3)).word == "holds in part"
+    assert answers.ablation([ours[1]], theirs).word == "cannot be told"
+    assert answers.ablation([ours[0]], None).word == "cannot be told"
+    assert answers.ablation([], theirs) == answers.UNKNOWN
+    told = [answers.connected(sure, 3).word for sure in (0, 2, 3)]
+    assert told == ["holds", "holds in part", "does not hold"]
+    assert answers.orders(here.orders).word == "does not hold"  # rank 2 of 3
+    best = replace(here.orders[0], barrier=np.arange(8.0), naive=9.0, chosen=1, ranks=(1, 2))
+    assert answers.orders((best,)).word == "does not hold"  # it loses 11 of 100
+    assert answers.orders((replace(best, chosen=0, ranks=(1, 1)),)).word == "holds"
+    assert answers.same(True, None, "yes", "no") == answers.UNKNOWN
+    assert answers.same(True, False, "yes", "no") == ("does not hold", "Here no.")
+    assert answers.ordered({"x": 3, "y": 2, "z": 1}, {"x": 3, "y": 1, "z": 2}).word == (
+        "holds in part"
+    )
+    every = [sentences.orders(here, TOLD), sentences.connected(here, TOLD, "whole")]
+    assert all(card.answer.word in answers.TONES for card in [*every, *reproduced.cards()])
+
+
+def test_what_repeating_the_barriers_costs_is_said(here: Connectivity) -> None:
+    assert sentences.orders(here, TOLD).cost == ""
+    dear = sentences.orders(replace(here, seconds=3600.0), TOLD)
+    assert "60 min on one processor core" in dear.cost
+
+
+def test_an_architecture_without_a_dot_is_named_beside_the_picture(here: Connectivity) -> None:
+    assert sentences.without(here, "first-layer") == ""
+    none = replace(here.scopes[0], relative=np.full_like(here.scopes[0].relative, np.nan))
+    gone = replace(here, scopes=(none, *here.scopes[1:]))
+    assert sentences.without(gone, "first-layer").startswith(
+        "Not in the picture: ViT (3 of 3 pairs"
+    )
 
 
 # Pictures
@@ -142,11 +202,11 @@ def test_a_pair_without_a_ratio_is_no_dot(here: Connectivity) -> None:
 
 def test_the_table_is_means_and_ranges(here: Connectivity) -> None:
     table = charts.table(here)
-    assert table["full"].tolist()[0] == "10% (9% to 11%)"
+    assert table["full Stage 2"].tolist()[0] == "10% (9% to 11%)"
     assert table["naive, nats"].tolist()[0] == "1 (0.5 to 1.5)"
     rows = charts.pairs(here)
     assert len(rows) == 9
-    assert rows["full"].iloc[0] == here.scopes[0].relative[2, 0, 0]
+    assert rows["full Stage 2"].iloc[0] == here.scopes[0].relative[2, 0, 0]
 
 
 def test_the_chosen_order_stands_out(here: Connectivity) -> None:

@@ -200,7 +200,7 @@ def test_a_short_text_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("Ann has a pot. Ben has a cup. " * 400)
     a = open_checkpoint("demo:base")
     asked = Align("", "", text=str(tmp_path / "short.txt"), tokens=512)
-    assert long_text(a, asked).numel() == 512
+    assert long_text(a, a, asked).numel() == 512
 
 
 @pytest.mark.long

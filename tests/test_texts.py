@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from app import outputs, texts
+import engine.texts
+from app import opening, outputs, texts
 from engine import datasets
+from engine.checkpoint import open_checkpoint
 from engine.errors import Refused, silent
 from engine.questions import Barrier
+from engine.sources import dequantised
 from tests import fakes
 
 BOTH = b'{"id": 1, "text": "one"}\n\n{"id": 2, "text": "two"}\n'
@@ -206,3 +209,51 @@ def test_no_path_of_the_machine_is_told_to_who_names_a_text():
     with pytest.raises(Refused) as found:
         texts.located("x-0123456789ab")
     assert "/" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("held", "read"),
+    [(5000, (2048, 128)), (2048, (2048, 128)), (2047, (1920, 128)), (128, (128, 128)),
+     (127, (127, 127)), (32, (32, 32))],
+)  # fmt: skip
+def test_a_short_text_gives_its_whole_windows_or_one_of_all_it_has(held, read):
+    assert texts.fitting(held, 2048, 128) == read
+
+
+def test_a_text_of_a_few_words_is_refused_in_the_words_of_the_page():
+    with pytest.raises(Refused, match="31 tokens, and at least 32 are measured on") as found:
+        texts.fitting(31, 2048, 128)
+    assert "--" not in str(found.value)
+
+
+def test_tokens_are_counted_as_they_are_read():
+    found = texts.keep(b"anna puts the book on the table . tom sees it . " * 5)
+    base = open_checkpoint("demo:base")
+    held = texts.Counting("demo:base", found.name, 2048).answer(silent)
+    tokens = engine.texts.tokens(base, str(found.path), held, held)
+    assert tokens.shape == (1, held) and held < 100
+    with pytest.raises(Refused, match="fewer than"):
+        engine.texts.tokens(base, str(found.path), held + 1, held + 1)
+    few = texts.Counting("demo:base", found.name, 10)
+    assert few.answer(silent) == 10
+    other = texts.keep(b"anna puts the book on the table .")
+    keys = {few.key, texts.Counting("demo:base", other.name, 10).key,
+            texts.Counting("demo:base", found.name, 11).key}  # fmt: skip
+    assert len(keys) == 3
+
+
+def test_a_dequantised_model_opens_without_being_asked_for(own, tmp_path, monkeypatch):
+    file = tmp_path / "small.gguf"
+    file.write_bytes(b"GGUF and more")
+    opening.places.cache_clear()
+    assert opening.present(str(file)) is None
+    folder = dequantised(file)
+    assert folder.is_relative_to(own)
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(opening, "is_model", Path.is_dir)
+    assert opening.present(str(file)) == folder
+    opening.places.cache_clear()
+    file.write_bytes(b"GGUF and something else")  # another file is another model
+    assert opening.present(str(file)) is None
+    assert opening.present(str(tmp_path / "missing.gguf")) is None
+    opening.places.cache_clear()

@@ -73,7 +73,9 @@ def test_weights_that_did_not_differ_are_in_the_same_coordinates(cards):
 
 def test_no_alignment_makes_two_functions_one(cards):
     verdict = verdicts.pair(*cards, fakes.alignment(Logits(between=5.0)))
-    assert "No change of coordinates can make them equal" in verdict.text
+    assert "No change of coordinates can make them equal" in verdict.more
+    assert verdict.badge == "broken: not the same function, relative error 0.51"
+    assert "over the largest logit" in verdict.about
 
 
 def test_an_alignment_that_spoiled_the_model_says_so(cards):
@@ -204,8 +206,8 @@ def test_weights_that_came_no_nearer_are_not_said_to_have(cards):
     report = fakes.alignment()
     far = replace(report, logits_between=report.logits_scale)
     near, away = (replace(far, after=far.before * scale) for scale in (0.5, 1.2))
-    assert "brought the weights nearer" in verdicts.pair(*cards, near).text
-    assert "did not bring them nearer" in verdicts.pair(*cards, away).text
+    assert "brought the weights nearer" in verdicts.pair(*cards, near).more
+    assert "did not bring their weights" in verdicts.pair(*cards, away).more
     assert "50.0%" in verdicts.share_of_coordinates(near)
     assert "did not bring the tensors nearer" in verdicts.share_of_coordinates(away)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from app.charts.barriers import DIGITS, TINY, Quantity, label, points, ratio
-from app.charts.measures import at
+from app.charts.barriers import DIGITS, NAMES, TINY, WHATS, Quantity, drawn, label, quantity, ratio
+from app.charts.measures import at, ends
 from app.sentences.numbers import number
 from engine.records import BarrierReport, Curve
 
@@ -60,9 +60,47 @@ def _values(curve: Curve, t: float) -> dict[str, str]:
     }
 
 
+COLUMNS = (
+    "In the CSV files, low and high are the ends of a 95 % interval, chord is the straight line "
+    "between both ends, excess how much worse a model is than it."
+)
+"""What is said of the columns of the files."""
+
+
 def every(report: BarrierReport) -> pd.DataFrame:
-    """Every measured model with both readings, for a file."""
-    loss, accuracy = (points(report, what) for what in ("loss", "accuracy"))
-    told = loss.drop(columns="shown").rename(columns={"value": "loss"})
-    more = {f"accuracy {end}": accuracy[end] for end in ("from", "to", "chord", "excess")}
-    return pd.concat([told, pd.DataFrame({"accuracy": accuracy["value"], **more})], axis=1)
+    """Every measured model with its readings and their intervals, for a file."""
+    found = [pd.DataFrame({"stage": curve.stage, "t": curve.t, **_readings(curve)})
+             for curve in report.curves]  # fmt: skip
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def _readings(curve: Curve) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {}
+    for what in WHATS:
+        measure, chord = drawn(curve, what)
+        low, high = ends(measure)
+        found |= {what: measure.value, f"{what} low": low, f"{what} high": high}
+        found[f"{what} chord"] = chord
+        if what != "perplexity":
+            found[f"{what} excess"] = curve.excess(quantity(what)).value
+    return found
+
+
+def every_stage(report: BarrierReport) -> pd.DataFrame:
+    """Barrier of loss and accuracy, its share of the raw line's, place and distance, for a file."""
+    return pd.DataFrame([
+        {
+            "stage": curve.stage, "name": NAMES[curve.stage], "complete": curve.complete,
+            **_barrier(report, curve, "loss"), **_barrier(report, curve, "accuracy"),
+            "distance": curve.distance, "points": len(curve.t),
+        }
+        for curve in report.curves
+    ])  # fmt: skip
+
+
+def _barrier(report: BarrierReport, curve: Curve, of: Quantity) -> dict[str, float]:
+    return {
+        **at(curve.barrier(of)).columns(f"{of} barrier"),
+        **ratio(report, curve.stage, of).columns(f"{of} barrier, % of raw"),
+        f"{of} peak t": curve.peak(of),
+    }

@@ -1,14 +1,18 @@
 """The line between two models: a curve for every stage, its chord, and where it stands highest."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
+from app.charts.covering import covering, joined
 from app.charts.layer_maps import rounded
 from app.charts.measures import Number, at, ends
 from app.charts.theme import FONT, QUIET, TRUTH, Shade
+from app.sentences.numbers import number
 from engine.records import BarrierReport, Curve, Measure
 
 Quantity = Literal["loss", "accuracy"]
@@ -35,14 +39,19 @@ COLOURS = {
     "refined": "#7A4A2B", "random": QUIET,
 }  # fmt: skip
 TALL, DIGITS = 340, 3
+FEW_LINES: dict[str, Any] = {"strokeWidth": 1, "strokeDash": [1, 5], "opacity": 0.7}
 LEAST = 0.01
 """A barrier below this, in nats or as a share, is none that another could be a part of."""
+ROOM = 1.1
+"""Of the largest ratio that is drawn: room for what is written beside it."""
 TINY = 0.01
 """Per cent below which a part is no longer told in digits."""
 HIGHEST = 690.0
 """Nats beyond which a perplexity is no number."""
 ALIKE = 1e-5
 """Relative difference of two chords that are drawn as one."""
+WRAPPED = 34
+"""Characters of a name in the legend up to which three stand in a row."""
 
 
 def quantity(what: What) -> Quantity:
@@ -71,10 +80,15 @@ def label(curve: Curve) -> str:
     return NAMES[curve.stage] + ("" if curve.complete else ", partial")
 
 
-def points(report: BarrierReport, what: What) -> pd.DataFrame:
+Names = Mapping[str, str]
+"""What a figure calls a stage, where it is not `label`."""
+
+
+def points(report: BarrierReport, what: What, called: Names | None = None) -> pd.DataFrame:
     """Every measured model of every stage."""
     return pd.concat(
-        [_rows(curve, what) for curve in report.curves] or [pd.DataFrame(columns=COLUMNS)],
+        [_rows(curve, what, _name(curve, called)) for curve in report.curves]
+        or [pd.DataFrame(columns=COLUMNS)],
         ignore_index=True,
     )
 
@@ -82,24 +96,28 @@ def points(report: BarrierReport, what: What) -> pd.DataFrame:
 COLUMNS = ["stage", "shown", "t", "value", "from", "to", "chord", "excess"]
 
 
-def _rows(curve: Curve, what: What) -> pd.DataFrame:
+def _name(curve: Curve, called: Names | None) -> str:
+    return label(curve) if called is None else called[curve.stage]
+
+
+def _rows(curve: Curve, what: What, name: str) -> pd.DataFrame:
     found, chord = drawn(curve, what)
     low, high = ends(found)
     return pd.DataFrame({
-        "stage": curve.stage, "shown": label(curve), "t": rounded(curve.t),
+        "stage": curve.stage, "shown": name, "t": rounded(curve.t),
         "value": rounded(found.value), "from": rounded(low), "to": rounded(high),
         "chord": rounded(chord), "excess": rounded(curve.excess(quantity(what)).value),
     })  # fmt: skip
 
 
-def peaks(report: BarrierReport, what: What) -> pd.DataFrame:
+def peaks(report: BarrierReport, what: What, called: Names | None = None) -> pd.DataFrame:
     """Where every stage is furthest from its chord: a point of the curve and one of the chord."""
     found = []
     for curve in report.curves:
         values, chord = drawn(curve, what)
         place = int(curve.excess(quantity(what)).value.argmax())
         found.append({
-            "shown": label(curve), "t": float(curve.t[place]),
+            "shown": _name(curve, called), "t": float(curve.t[place]),
             "value": float(values.value[place]), "chord": float(chord[place]),
             "barrier": at(curve.barrier(quantity(what))).said(DIGITS),
         })  # fmt: skip
@@ -108,13 +126,13 @@ def peaks(report: BarrierReport, what: What) -> pd.DataFrame:
     return table.loc[known]
 
 
-def chords(report: BarrierReport, what: What) -> pd.DataFrame:
+def chords(report: BarrierReport, what: What, called: Names | None = None) -> pd.DataFrame:
     """One chord for all stages where they agree, else one for each."""
     every = [(curve, drawn(curve, what)[1][[0, -1]]) for curve in report.curves]
     same = all(np.allclose(every[0][1], both, rtol=ALIKE) for _, both in every)
     kept = every[:1] if same else every
     rows = [
-        {"shown": "chord" if same else label(curve), "t": t, "value": float(value)}
+        {"shown": "chord" if same else _name(curve, called), "t": t, "value": float(value)}
         for curve, both in kept
         for t, value in zip((0.0, 1.0), both, strict=True)
     ]
@@ -126,13 +144,18 @@ def lines(report: BarrierReport, what: What, t: float, look: Shade) -> Any:
 
     A stroke from the chord to the curve marks each barrier; a click in the legend singles one out.
     """
-    table = points(report, what)
+    same = covering(report.curves)
+    called, few = {one[0].stage: joined(one, label) for one in same}, len(report.grid) <= 3
+    report = replace(report, curves=tuple(one[0] for one in same))
+    table = points(report, what, called)
     table = table[np.isfinite(table["value"].to_numpy(np.float64))]
-    names = [label(curve) for curve in report.curves]
+    shown = [called[curve.stage] for curve in report.curves]
     colours = [COLOURS[curve.stage] for curve in report.curves]
+    columns = 3 if max(map(len, shown), default=0) <= WRAPPED else 2
     colour = alt.Color(
-        "shown:N", scale=alt.Scale(domain=names, range=colours),
-        legend=alt.Legend(title=None, orient="top", columns=3, symbolOpacity=1, labelLimit=240),
+        "shown:N", scale=alt.Scale(domain=shown, range=colours),
+        legend=alt.Legend(title=None, orient="top", columns=columns, symbolOpacity=1,
+                          labelLimit=0),
     )  # fmt: skip
     single = alt.selection_point(name="single", fields=["shown"], bind="legend")
     strong = alt.condition(single, alt.value(1.0), alt.value(0.12))
@@ -141,17 +164,21 @@ def lines(report: BarrierReport, what: What, t: float, look: Shade) -> Any:
     y = alt.Y("value:Q", title=TITLES[what], scale=_scale(what),
               axis=alt.Axis(grid=True, gridOpacity=0.3, format=".4~g"))  # fmt: skip
     base = alt.Chart(table).encode(x, color=colour)
-    band = base.transform_filter("isValid(datum.from)").mark_area()
+    kept = base.transform_filter("isValid(datum.from)")
+    band = kept.mark_rule(strokeWidth=7) if few else kept.mark_area()
     faint = alt.condition(single, alt.value(0.16), alt.value(0.02))
-    line = base.mark_line(strokeWidth=2).encode(y, opacity=strong, tooltip=_tips(what))
-    dots = base.mark_point(filled=True, size=16).encode(y, opacity=strong, tooltip=_tips(what))
+    # Three measured points are no curve: the strokes between them are only to follow.
+    line = base.mark_line(**FEW_LINES) if few else base.mark_line(strokeWidth=2)
+    line = line.encode(y, opacity=strong, tooltip=_tips(what))
+    dots = base.mark_point(filled=True, size=70 if few else 16)
+    dots = dots.encode(y, opacity=strong, tooltip=_tips(what))
     here = alt.Chart(pd.DataFrame({"t": [t]})).mark_rule(color=look.ink, strokeWidth=1.2)
     return alt.layer(
         band.encode(alt.Y("from:Q", scale=_scale(what)), y2="to:Q", opacity=faint)
         .add_params(single),
-        _chord(chords(report, what), x, y, colour, look),
+        _chord(chords(report, what, called), x, y, colour, look),
         line, dots,
-        *_marked(peaks(report, what), x, y, colour, strong),
+        *_marked(peaks(report, what, called), x, y, colour, strong),
         here.encode(x="t:Q"),
     ).properties(height=TALL)  # fmt: skip
 
@@ -208,12 +235,16 @@ def ratios(report: BarrierReport, stages: tuple[str, ...], to: str, look: Shade)
     for stage in stages:
         one = ratio(report, stage, "loss", to)
         low, high = (none if end is None else end for end in (one.low, one.high))
-        row = {"stage": stage, "shown": NAMES[stage], "value": one.value, "from": low, "to": high}
+        said = f"below {TINY}" if one.value < TINY else number(one.value, DIGITS)
+        row = {"stage": stage, "shown": NAMES[stage], "value": one.value, "from": low, "to": high,
+               "said": said}  # fmt: skip
         found += [] if np.isnan(one.value) else [row]
-    table = pd.DataFrame(found, columns=["stage", "shown", "value", "from", "to"])
+    table = pd.DataFrame(found, columns=["stage", "shown", "value", "from", "to", "said"])
     order = [NAMES[stage] for stage in stages]
-    y = alt.Y("shown:N", sort=order, title=None, axis=alt.Axis(labelLimit=240))
-    x = alt.X("value:Q", title=f"barrier, % of {NAMES[to]}", scale=alt.Scale(zero=True),
+    y = alt.Y("shown:N", sort=order, title=None, axis=alt.Axis(labelLimit=240, labelPadding=10))
+    top = float(np.nanmax(table[["value", "to"]].to_numpy(np.float64), initial=0.0))
+    scale = alt.Scale(domain=[0, max(ROOM * top, 1e-3)], nice=False)
+    x = alt.X("value:Q", title=f"barrier, % of {NAMES[to]}", scale=scale,
               axis=alt.Axis(grid=True, gridOpacity=0.3, tickCount=8))  # fmt: skip
     colour = alt.Color("stage:N", scale=alt.Scale(domain=list(stages),
                        range=[COLOURS[stage] for stage in stages]), legend=None)  # fmt: skip
@@ -224,8 +255,9 @@ def ratios(report: BarrierReport, stages: tuple[str, ...], to: str, look: Shade)
                                   alt.Tooltip("from:Q", format=".3g"),
                                   alt.Tooltip("to:Q", format=".3g")],
     )  # fmt: skip
-    text = base.mark_text(font=FONT, fontSize=11, dy=-12, color=look.ink)
+    # Left of a dot near 0 stands the name of its row.
+    text = base.mark_text(font=FONT, fontSize=11, dy=-12, dx=-3, align="left", color=look.ink)
     return alt.layer(
         bars.encode(alt.X("from:Q"), x2="to:Q"), dots,
-        text.encode(alt.X("value:Q"), text=alt.Text("value:Q", format=".3~g")),
+        text.encode(alt.X("value:Q"), text="said:N"),
     ).properties(height=46 * max(1, len(stages)) + 30)  # fmt: skip

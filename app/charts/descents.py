@@ -14,12 +14,26 @@ from engine.records import AlignmentReport, Midpoint, Sweep
 TALL = 260
 REFINED, CONTROL = "refined", "refined without matching"
 """The last two midpoints: the end, and the same from the identity."""
+FAR, LEAST = 1e-2, 1e-16
+"""Below this share of the start the axis is logarithmic; the least objective that it shows."""
 LINES = ("after the matching", "without matching (control)")
 
 
 def stored(sweeps: Sequence[Sweep]) -> float:
     """The objective as the files stand: where the first start, the identity, arrives."""
     return sweeps[0].before
+
+
+def steps(sweeps: Sequence[Sweep]) -> str:
+    """What stands at the steps that are drawn."""
+    if all(sweep.number == 0 for sweep in sweeps):
+        return "0 on arrival, 1 after its only sweep"
+    return "whole steps solve all that is inside layers, half steps the residual coordinates"
+
+
+def far(sweeps: Sequence[Sweep]) -> bool:
+    """Whether the ends are so far below the start that only a logarithm shows them."""
+    return chosen(sweeps).after < FAR * stored(sweeps)
 
 
 def chosen(sweeps: Sequence[Sweep]) -> Sweep:
@@ -46,6 +60,7 @@ def points(sweeps: Sequence[Sweep]) -> pd.DataFrame:
 def objective(sweeps: Sequence[Sweep], look: Shade) -> Any:
     """One line for each start; dashed the value of the identity, a diamond the lowest end."""
     table, end = points(sweeps), chosen(sweeps)
+    table["height"] = table["objective"].clip(lower=LEAST)
     names = list(dict.fromkeys(table["start"]))
     colours = [COLOURS[k % len(COLOURS)] for k in range(len(names))]
     colour = alt.Color(
@@ -56,21 +71,31 @@ def objective(sweeps: Sequence[Sweep], look: Shade) -> Any:
     axis = alt.Axis(format="d", tickMinStep=1, values=list(range(int(last) + 1))[:: _every(last)])
     across = alt.Scale(domain=[-0.02 * last, 1.02 * last], nice=False)
     x = alt.X("sweep:Q", title="sweeps", axis=axis, scale=across)
-    far = end.after < 0.5 * stored(sweeps)
-    y = alt.Y("objective:Q", title="objective", scale=alt.Scale(zero=far, padding=8),
-              axis=alt.Axis(grid=True, gridOpacity=0.3))  # fmt: skip
+    y = _height(sweeps)
     tips = ["start:N", "sweep:Q", "step:N", alt.Tooltip("objective:Q", format=".4g")]
     lines = alt.Chart(table).mark_line(point={"size": 50}, strokeWidth=2.5).encode(
         x, y, colour, tooltip=tips
     )  # fmt: skip
-    rule = alt.Chart(pd.DataFrame({"objective": [stored(sweeps)]})).mark_rule(
+    rule = alt.Chart(pd.DataFrame({"height": [stored(sweeps)]})).mark_rule(
         color=look.ink, strokeDash=[5, 4]
     )
-    best = pd.DataFrame([{"sweep": end.number + 1.0, "objective": end.after, "start": end.start}])
+    height = max(end.after, LEAST)
+    best = pd.DataFrame([{"sweep": end.number + 1.0, "height": height, "start": end.start}])
     mark = alt.Chart(best).mark_point(
         shape="diamond", size=260, filled=False, strokeWidth=2.5, color=look.ink
     )
-    return alt.layer(rule.encode(y="objective:Q"), lines, mark.encode(x, y)).properties(height=TALL)
+    return alt.layer(rule.encode(y), lines, mark.encode(x, y)).properties(height=TALL)
+
+
+def _height(sweeps: Sequence[Sweep]) -> alt.Y:
+    """The axis of the objective: from 0, of what is there, or logarithmic."""
+    axis = {"grid": True, "gridOpacity": 0.3}
+    if far(sweeps):
+        power = alt.Axis(format=".0e", tickCount=6, **axis)
+        return alt.Y("height:Q", title="objective", scale=alt.Scale(type="log"), axis=power)
+    low = chosen(sweeps).after < 0.5 * stored(sweeps)
+    scale = alt.Scale(zero=low, padding=8)
+    return alt.Y("height:Q", title="objective", scale=scale, axis=alt.Axis(**axis))
 
 
 def _every(last: float) -> int:

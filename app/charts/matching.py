@@ -10,6 +10,8 @@ from engine.records import Assignment, Truth
 
 MANY = 2000
 """Above this many points WebGL draws them."""
+DENSE = 512
+"""Above this many, points are small, and only those that miss the truth have a ring."""
 
 
 def pairs(
@@ -22,13 +24,14 @@ def pairs(
 ) -> go.Figure:
     """Point (i, π(i)) for every coordinate, + and − apart, the truth as rings.
 
+    B counts downward, as A does in the matrix beside it: the diagonal runs the same way in both.
     `rows` are the coordinates of A that have a partner; None for all.
     """
     rows = np.arange(len(match.permutation)) if rows is None else rows
     draw: Any = go.Scattergl if len(rows) > MANY else go.Scatter
     figure = go.Figure()
     if truth is not None:
-        figure.add_trace(_rings(draw, truth))
+        figure.add_trace(_rings(draw, truth, rows, ringed(match, truth)))
     for name, color, symbol, keep in (
         ("sign +", PLUS, "circle", match.sign > 0),
         ("sign −", MINUS, "diamond", match.sign < 0),
@@ -44,16 +47,42 @@ def pairs(
     last, top = int(rows.max()), int(match.permutation.max())
     edge = max(1.0, 0.025 * max(last, top))
     figure.update_xaxes(title=f"{noun} of A", range=[-edge, last + edge])
-    return figure.update_yaxes(title="its partner in B", range=[-edge, top + edge])
+    return figure.update_yaxes(title="its partner in B", range=[top + edge, -edge])
 
 
-def _rings(draw: Any, truth: Truth) -> Any:
+def ringed(match: Assignment, truth: Truth) -> np.ndarray:
+    """Which pairs have a ring: all, or where they are many those that miss the truth."""
+    every = len(match.permutation) <= DENSE
+    return np.flatnonzero(every | (match.permutation != truth.permutation))
+
+
+def told(match: Assignment, truth: Truth | None) -> str:
+    """What the rings mean."""
+    if truth is None:
+        return "No truth is known, so there are no rings."
+    if len(match.permutation) <= DENSE:
+        return "Rings are the truth."
+    count = len(ringed(match, truth))
+    return (
+        f"Rings are the truth, where the point misses it: {count:,} of {len(match.permutation):,}."
+    )
+
+
+def astray(truth: Truth | None) -> str:
+    """What bad points look like."""
+    if truth is None:
+        return "Points without a pattern, between models that share their past."
+    return "Points outside their rings."
+
+
+def _rings(draw: Any, truth: Truth, rows: np.ndarray, kept: np.ndarray) -> Any:
+    missed = len(kept) < len(rows)
     ring = {"symbol": "circle-open", "size": 11, "color": TRUTH, "line": {"width": 1.2}}
     return draw(
-        x=np.arange(len(truth.permutation), dtype=np.int32),
-        y=truth.permutation.astype(np.int32),
+        x=rows[kept].astype(np.int32),
+        y=truth.permutation[kept].astype(np.int32),
         mode="markers",
-        name=f"{truth.kind} truth",
+        name=f"{truth.kind} truth{f', missed ({len(kept):,})' if missed else ''}",
         marker=ring,
         hovertemplate="truth: A %{x} ↔ B %{y}<extra></extra>",
     )
@@ -74,7 +103,7 @@ def _points(
         mode="markers",
         name=f"{name} ({len(places):,})",
         marker={
-            "size": 6 if len(match.permutation) <= 512 else 3,
+            "size": 6 if len(match.permutation) <= DENSE else 3,
             "color": color,
             "symbol": symbol,
         },

@@ -33,6 +33,11 @@ class Number:
         """The value and its interval in few characters."""
         return self.said(2)
 
+    def columns(self, name: str) -> dict[str, float]:
+        """The same for a file: the value and both ends, nan where there is none."""
+        low, high = (float("nan") if end is None else end for end in (self.low, self.high))
+        return {name: self.value, f"{name} low": low, f"{name} high": high}
+
     def said(self, digits: int) -> str:
         """The same in some digits."""
         if np.isnan(self.value):

@@ -19,7 +19,10 @@ TITLES = {
     "llama": "Llama", "gpt2": "GPT-2", "vit": "ViT", "modernbert": "ModernBERT", "bert": "BERT",
 }  # fmt: skip
 PUBLISHED = "published: ViT, BERT"
-NAMES = {"none": "Stage 1 alone", "orthogonal": "+ orthogonal", "full": "+ full Stage 2"}
+NAMES = {
+    "none": "Stage 1 alone", "orthogonal": "orthogonal Stage 2", "full": "full Stage 2",
+}  # fmt: skip
+"""What an alignment with so much of Stage 2 is called, in pictures, tables and sentences."""
 COLOURS = {"none": QUIET, "orthogonal": "#E69F00", "full": PLUS}
 ROW, LINE, AROUND, WIDEST = 50, 24, 90, 1.25
 """Pixels of an architecture, of a pair, of axes and legend; the largest ratio at its place."""
@@ -101,7 +104,7 @@ def table(measured: Connectivity) -> pd.DataFrame:
             "model": title(one.architecture), "positions": what.positions, "scope": one.scope,
             "pairs": len(one.pairs), "naive, nats": span(one.naive, "{:.2g}"),
         }  # fmt: skip
-        found.append(row | {v: span(one.of(v)[:, 0], "{:.0%}") for v in VARIANTS})
+        found.append(row | {NAMES[v]: span(one.of(v)[:, 0], "{:.0%}") for v in VARIANTS})
     return pd.DataFrame(found)
 
 
@@ -114,20 +117,20 @@ def span(values: np.ndarray, form: str) -> str:
 
 
 def pairs(measured: Connectivity) -> pd.DataFrame:
-    """Every pair: the naive barrier, three ratios with intervals, full less orthogonal."""
+    """Every pair: the naive barrier, three ratios with intervals, full minus orthogonal."""
     found = []
     for one in measured.scopes:
         for place, (a, b) in enumerate(one.pairs):
             row = {"model": title(one.architecture), "scope": one.scope, "a": a, "b": b,
-                   "naive": one.naive[place]}  # fmt: skip
+                   "naive, nats": one.naive[place]}  # fmt: skip
             for number, variant in enumerate(VARIANTS):
-                row |= _triple(variant, one.relative[number, place])
-            found.append(row | _triple("full less orthogonal", one.difference[place]))
+                row |= _triple(NAMES[variant], one.relative[number, place])
+            found.append(row | _triple("full minus orthogonal, nats", one.difference[place]))
     return pd.DataFrame(found)
 
 
 def _triple(name: str, found: np.ndarray) -> dict[str, float]:
-    return dict(zip((name, f"{name} from", f"{name} to"), map(float, found), strict=True))
+    return dict(zip((name, f"{name} low", f"{name} high"), map(float, found), strict=True))
 
 
 def orders(trials: tuple[OrderTrial, ...], look: Shade) -> Any:
@@ -148,7 +151,7 @@ def orders(trials: tuple[OrderTrial, ...], look: Shade) -> Any:
                     legend=None)  # fmt: skip
     names = list(dict.fromkeys(data["who"]))
     naive = pd.DataFrame({"who": names, "barrier": [trial.naive for trial in trials]})
-    grid = alt.Axis(grid=True, gridOpacity=0.3)
+    grid = alt.Axis(grid=True, gridOpacity=0.3, tickCount=6)
     x = alt.X("barrier:Q", title="barrier, nats", axis=grid)
     y = alt.Y("who:N", sort=names, title=None)
     tips = ["pair:N", "rank:Q", "order:N", alt.Tooltip("barrier:Q", format=".3g")]

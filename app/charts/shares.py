@@ -92,6 +92,12 @@ def shares(report: AlignmentReport) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["layer", "what", "share", "coordinate"])
 
 
+def order(report: AlignmentReport) -> str:
+    """The coordinates in the order in which they were applied, in words."""
+    found = dict.fromkeys(step.coordinates for step in report.steps)
+    return ", ".join(NAMES.get(name, name) for name in found)
+
+
 def whole(report: AlignmentReport) -> dict[str, float]:
     """The shares over all tensors, by coordinate; what is left over comes last."""
     table = shares(report)

@@ -12,12 +12,13 @@ from app.controls.model import Chosen
 from app.inputs import chosen_device
 from engine.errors import Refused
 from engine.questions import Align, NeuronCost, Stage2, Using
+from engine.questions.base import BOUNDS
 from engine.records import ModelCard
 
 SWEEPS = 12
 """Most sweeps unless the page says otherwise; a descent ends by itself before."""
 MOST, STARTS, REFINED = 100, 20, 1000
-MIX = 0.95
+MIX = BOUNDS["mix"][1]
 NEURONS: tuple[NeuronCost, ...] = ("invariant", "published")
 TOGETHER, HEADS = ("grp", "head"), "heads"
 """Coordinates that are solved together, and the word for both."""

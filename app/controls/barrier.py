@@ -56,13 +56,13 @@ def what() -> What:
     return cast(What, shared.choice(session.WHAT, "Show", WHATS, "What stands against t."))
 
 
-def question(line: Line) -> tuple[Barrier, str]:
-    """The question of the page, from its controls; and why the text is not the asked one, if so.
+def question(line: Line) -> Barrier | None:
+    """The question of the page, from its controls; None while the tokens of a text are counted.
 
-    Errors: Refused for typed layers that are none of the model's.
+    Errors: Refused for typed layers that are none of the model's, and for a text too short.
     """
     scope = _scope(line.a.card.layers)
-    text, lost = texts.text()
+    name = texts.text()
     with st.popover("What is measured", icon=":material/tune:", key="measured"):
         stages = st.multiselect(
             "Stages", _stages(), default=Barrier.stages, width=440, format_func=str,
@@ -76,7 +76,11 @@ def question(line: Line) -> tuple[Barrier, str]:
         sweeps = shared.whole(session.SWEPT, "Sweeps of the alignment", SWEEPS)
         refine = shared.whole(session.REFINED, "Steps along the loss half way", REFINE)
         tokens, length = shared.text(Barrier.tokens, Barrier.length, (session.READ, session.WINDOW))
-    asked = Barrier(
+    amount = texts.amount(line.a.path, name, tokens, length)
+    if amount is None:
+        return None
+    tokens, length = amount
+    return Barrier(
         line.a.path,
         line.b.path,
         points=points,
@@ -89,10 +93,9 @@ def question(line: Line) -> tuple[Barrier, str]:
         refine=refine,
         tokens=tokens,
         length=length,
-        text=text,
+        text=texts.file(name),
         device=chosen_device(),
     )
-    return asked, lost
 
 
 def _stages() -> tuple[str, ...]:
@@ -100,7 +103,7 @@ def _stages() -> tuple[str, ...]:
 
 
 def _points() -> tuple[int, bool, bool]:
-    session.within(session.POINTS, POINTS)
+    session.within(session.POINTS, POINTS, str(Barrier.points))
     points = st.select_slider(
         "Points of t, evenly spread", POINTS, str(Barrier.points), width=300,
         **session.linked(session.POINTS),
@@ -217,9 +220,10 @@ def merging(asked: Barrier) -> Barrier:
     return replace(asked, stages=MERGING, refine=0, scrambled=True)
 
 
-def plane(asked: Barrier) -> Slice:
-    """The plane through A, B and aligned B."""
-    return Slice(asked.a, asked.b, **_taken(asked, *ALIKE, "length"))
+def plane(asked: Barrier, stage: str) -> Slice:
+    """The plane through A, B and B at a stage of the alignment, on the same text."""
+    same = _taken(asked, *ALIKE, *MEASURED, "scope", "refine")
+    return Slice(asked.a, asked.b, stage=stage, **same)
 
 
 def orders(asked: Barrier, layer: int) -> Orders:

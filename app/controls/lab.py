@@ -61,7 +61,7 @@ def preset(card: ModelCard) -> Preset:
     here = {row.title: row for row in offered(card)}
     titles = {row.key: title for title, row in here.items()}
     if (named := session.value(session.PRESET)) in titles:  # a link may say the short word
-        session.assign(**{session.PRESET: titles[named]})
+        session.translate(session.PRESET, titles[named])
     session.within(session.PRESET, list(here))
     title = st.selectbox("Experiment", list(here), width=430, **session.linked(session.PRESET))
     return here[title]

@@ -28,11 +28,17 @@ def letter() -> str:
     return str(found or "A")
 
 
+def both() -> tuple[Chosen | None, Chosen | None]:
+    """A and B with their cards; one model on both sides is opened, or refused, once."""
+    a = opened("A")
+    return a, a if inputs.same() else opened("B")
+
+
 def opened(which: str) -> Chosen | None:
     """The model with its card; else the one line why not, or what opens it."""
     spec = inputs.pair()[LETTERS.index(which)]
     try:
-        if inputs.open_slow(spec):
+        if inputs.open_slow(spec, "B" if which == "B" else "A"):
             return None
         path = inputs.located(spec)
         return Chosen(spec, path, inputs.card(path))

@@ -5,7 +5,7 @@ import os
 import streamlit as st
 
 from app import outputs, session, texts
-from app.sentences.numbers import size
+from app.sentences.numbers import count, size
 from app.settings import settings
 from engine import datasets
 from engine.errors import Refused
@@ -18,14 +18,9 @@ PASTED, UPLOADED, DATASET, SAID, WAY = (
 WAYS = ("paste", "upload", "data set of the hub")
 
 
-def text() -> tuple[str, str]:
-    """What a question reads, "default" or the file of a kept text; and one line, if any is due.
-
-    A link may name a text that is not here: the line says so, and the default is read.
-    """
-    held = session.value(session.OWN)
+def text() -> str:
+    """What a question reads: "default", or the name of a kept text."""
     offered = [DEFAULT, *_offered()]
-    missing = held is not None and held not in offered
     session.within(session.OWN, offered)
     found = st.selectbox(
         "Text", offered, width=130,
@@ -33,10 +28,34 @@ def text() -> tuple[str, str]:
         **session.linked(session.OWN),
     )  # fmt: skip
     _bring()
-    if found not in {None, DEFAULT}:
-        return str(texts.located(str(found))), ""
-    lost = f"There is no text {str(held)[:60]!r} here: paste or upload it again."
-    return DEFAULT, lost if missing else ""
+    return str(found or DEFAULT)
+
+
+def file(name: str) -> str:
+    """What a question is given for a text: "default", or the file of a kept one."""
+    return name if name == DEFAULT else str(texts.located(name))
+
+
+def amount(model: str, name: str, tokens: int, length: int) -> tuple[int, int] | None:
+    """Tokens and length of a window that a text gives; None while they are counted.
+
+    Errors: Refused for a text that is too short.
+    """
+    if name == DEFAULT:
+        return tokens, length
+    asked = texts.Counting(model, name, max(tokens, length))
+    held = outputs.answered(
+        asked, 0, "Count the tokens of the text", "Count its tokens", keeps=texts.names()
+    )
+    if held is None:
+        return None
+    found = texts.fitting(held, tokens, length)
+    if found[0] < tokens:
+        windows = count(found[0] // found[1], "window")
+        st.caption(
+            f"The text has {held:,} tokens: {found[0]:,} are read, in {windows}.", width="content"
+        )
+    return found
 
 
 def shown(command: str) -> str:

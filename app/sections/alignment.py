@@ -5,16 +5,16 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app import outputs, written
+from app import outputs, session, written
 from app.aligned import Aligning
 from app.charts import descents, drawing, layers, shares, tables
 from app.charts.theme import LIGHT
 from app.outputs import Download
-from app.sections import relation
+from app.sections import checkpoints, relation
 from app.sections.heads import listed, look, picture
 from app.sections.layers import figure
 from app.sentences import alignments as sentences
-from app.sentences.words import number
+from app.sentences.words import apart, number
 from app.settings import settings
 from engine.questions import Align, Related
 from engine.records import AlignmentProgress, AlignmentReport, Relatedness
@@ -22,6 +22,11 @@ from engine.records import AlignmentProgress, AlignmentReport, Relatedness
 WIDE = 460
 NONE = "–"
 """What was not measured, or is none."""
+FITTED = (
+    "Sweeps fit all else to these pairs, and margins are measured after them: pairs of unrelated "
+    "models can lead too. "
+)
+"""Said of margins at the end of sweeps."""
 
 
 @st.fragment(run_every=outputs.EVERY)
@@ -59,13 +64,13 @@ def stepwise(steps: Any) -> pd.DataFrame:
 def objective(report: AlignmentReport) -> None:
     """The objective against the sweeps of every start."""
     st.subheader("How did the objective fall?")
+    st.markdown(outputs.plain(sentences.objective(report)))
     if not report.sweeps:
-        st.markdown("It was not descended: without sweeps each coordinate is solved once.")
         return
     picture(descents.objective(report.sweeps, look()), "objective", "Objective against sweeps")
     outputs.explain(
-        "One line for each start: whole steps solve all that is inside layers, half steps the "
-        "residual coordinates. Dashed: the files as they stand. Diamond: the end that was taken.",
+        f"One line for each start: {descents.steps(report.sweeps)}. Dashed: the files as they "
+        "stand. Diamond: the end that was taken.",
         "Starts that end at different heights: the search is stuck, try more starts. All ends near "
         "the dashed line: the files are aligned already, or nothing aligns them.",
     )
@@ -73,15 +78,17 @@ def objective(report: AlignmentReport) -> None:
         listed(descents.kept(report.sweeps), height="content")
 
 
-def coordinates(report: AlignmentReport, related: Relatedness | None) -> None:
+def coordinates(question: Align, report: AlignmentReport, related: Relatedness | None) -> None:
     """How much was only coordinates, tensor by tensor and coordinate by coordinate."""
     st.subheader("How much was only coordinates?")
     st.markdown(outputs.plain(sentences.explained(report, related)))
+    if report.norms is None:
+        again(question)
     if not shares.shares(report).empty:
         picture(shares.bars(report, look()), "shares", "Share of the distance by coordinate")
         outputs.explain(
             "The squared distance between A's and B's tensors as the files stand, split into what "
-            "each coordinate took away, in the order residual, neurons, heads, angles, values.",
+            f"each coordinate took away, in the order {shares.order(report)}.",
             "Bars that are grey all over: the two differ by more than coordinates. A part below "
             "0: moving that coordinate made these tensors differ more.",
         )
@@ -98,11 +105,44 @@ def coordinates(report: AlignmentReport, related: Relatedness | None) -> None:
         "A right side as dark as the left one.",
     )
     listed(stages(report), height="content")
-    st.caption(
+    st.caption(terms(report))
+    if report.steps:
+        with st.expander("Every layer in numbers"):
+            listed(by_layer(report))
+
+
+def again(question: Align) -> None:
+    """The question asked anew, although an answer is stored; the sidebar shows how far it is."""
+    job = outputs.registry().look(question.key)
+    if job is not None and not job.over:
+        st.caption("It is being computed: its progress stands in the sidebar.")
+        return
+    if job is not None and job.state == "failed":
+        outputs.refuse(job.message)
+    st.button(
+        "Compute it anew",
+        on_click=outputs.start,
+        args=(question, outputs.results(), "Put B into A's coordinates, anew"),
+        icon=":material/refresh:",
+        key=session.local("again", question.key),
+    )
+
+
+def by_layer(report: AlignmentReport) -> pd.DataFrame:
+    """What every step did in every layer, with its smallest margin."""
+    found = stepwise(report.steps[::-1])
+    told = [NONE if pd.isna(margin) else number(margin) for margin in found.pop("margin")]
+    return found.assign(**{"smallest margin": told})
+
+
+def terms(report: AlignmentReport) -> str:
+    """What the columns of the table mean."""
+    return (
         "Solved: how many index sets. Right: the share that equals the planted truth, where one is "
-        "known. Margin: the smallest lead of a pair over its best alternative, where one pass "
-        "measured it. Flipped: factors below 0. Before and after: relative distance of the tensors "
-        "that carry the coordinate."
+        "known. Margin: the smallest lead of a pair over its best alternative; below 0 another was "
+        f"nearer but taken, and {NONE} stands where there is no order to choose. "
+        f"{FITTED if report.sweeps else ''}Flipped: factors below 0. Before and after: relative "
+        "distance of the tensors that carry the coordinate."
     )
 
 
@@ -117,8 +157,7 @@ def stages(report: AlignmentReport) -> pd.DataFrame:
             "right": NONE if stage.right is None else f"{stage.right:.2%}",
             "smallest margin": NONE if stage.margin is None else number(stage.margin),
             "flipped": NONE if stage.flipped is None else f"{stage.flipped:,}",
-            "before": number(stage.before, 3),
-            "after": number(stage.after, 3),
+            **dict(zip(("before", "after"), apart(stage.before, stage.after, 3), strict=True)),
         }
         for stage in report.stages
     ])  # fmt: skip
@@ -130,7 +169,7 @@ def half_way(report: AlignmentReport) -> None:
     if not report.midpoints:
         st.markdown(
             "The loss half way was not measured: ask for steps along the loss under *How it is "
-            "solved*. " + outputs.plain(sentences.PROMISE)
+            "solved*."
         )
         return
     st.markdown(outputs.plain(sentences.half_way(report)))
@@ -155,10 +194,7 @@ def write(question: Align) -> None:
     place = outputs.measured(asked, "Write B in A's coordinates", "Write the checkpoint", about,
                              written.places(), partly=False)  # fmt: skip
     if place is not None:
-        st.markdown(
-            f"Written: `{place}`, with `symmetry.safetensors` and `report.json`. It opens here as "
-            "a folder, if that is an allowed one, and in transformers."
-        )
+        checkpoints.written(place, "`symmetry.safetensors` and `report.json`")
 
 
 def theory() -> None:

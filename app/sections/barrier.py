@@ -14,7 +14,7 @@ def whole(question: Barrier, report: BarrierReport, both: Line, what: What, spot
     commands += line.merge(question, spot)
     commands += line.ablation(question, report)
     commands += line.gauges(question, spot)
-    files, told = planes.plane(question)
+    files, told = planes.plane(question, report, spot)
     more, tried = planes.orders(question, both)
     curves.theory()
     commands += [*told, *tried]

@@ -61,15 +61,16 @@ def curves(report: BarrierReport, what: What, t: float) -> None:
     chart = barriers.lines(report, what, t, look())
     picture(chart, f"line-{what}", f"{what} of every model between A and B, stage by stage")
     ends = (
-        "the other end is A with B's tensors where they move"
+        "every stage ends at a model of its own, A with that stage's B where tensors move"
         if report.scope != "whole" and not report.shared
         else "the other end is B, whatever its coordinates"
     )
     outputs.explain(
         f"One line a stage: {what} of the models (1 − t) A + t B; {ends}. Dashed: the chord "
-        "between the ends. The stroke with a diamond is the barrier, the largest distance from "
-        "chord to curve. Bands: 95 % intervals from windows drawn again. Grey: B in random "
-        "coordinates, the control. Upright: the chosen t. Click the legend to single one out.",
+        "between the ends. Curves that cover each other are one line with all their names. The "
+        "stroke with a diamond is the barrier, the largest distance from chord to curve. Bands: "
+        "95 % intervals from windows drawn again. Grey: B in random coordinates, the control. "
+        "Upright: the chosen t. Click the legend to single one out.",
         "A line of all coordinates as high as the raw one and the control: the alignment found "
         "nothing, or there is a hill that no change of coordinates removes.",
     )
@@ -88,8 +89,8 @@ def stages(report: BarrierReport, what: What) -> None:
     listed(barrier_tables.stages(report, of), height="content")
     st.caption(
         "Barrier: the largest distance from the chord. Per cent: of the raw line's, with both on "
-        "the same windows. Distance: √(Σ ‖A − B‖² / Σ ‖A‖²) over the tensors that move, B in the "
-        "stage's coordinates. In brackets: 95 % intervals."
+        f"the same windows{sentences.own_chords(report)}. Distance: √(Σ ‖A − B‖² / Σ ‖A‖²) over "
+        "the tensors that move, B in the stage's coordinates. In brackets: 95 % intervals."
     )
 
 
@@ -127,12 +128,11 @@ def take_away(
     more: tuple[list[Download], list[str]],
 ) -> None:
     """Downloads and command lines, those of the other parts of the page with them."""
-    of = barriers.quantity(what)
     files = [
         Download("Points (CSV)", "barrier-points.csv", "text/csv",
                  lambda: barrier_tables.every(report).to_csv(index=False)),
         Download("Stages (CSV)", "barrier-stages.csv", "text/csv",
-                 lambda: barrier_tables.stages(report, of).to_csv(index=False)),
+                 lambda: barrier_tables.every_stage(report).to_csv(index=False)),
         Download("Record (JSON)", "barrier.json", "application/json",
                  lambda: json.dumps(exports.of_barrier(report), ensure_ascii=False)),
     ]  # fmt: skip
@@ -141,4 +141,5 @@ def take_away(
         lambda: barriers.lines(report, what, t, LIGHT).properties(width=WIDE),
     )  # fmt: skip
     commands = [question.command, *more[1]]
-    outputs.take_away([*files, *more[0]], [text.shown(one) for one in commands])
+    shown = [text.shown(one) for one in commands]
+    outputs.take_away([*files, *more[0]], shown, barrier_tables.COLUMNS)

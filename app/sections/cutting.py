@@ -14,6 +14,7 @@ from app.controls import cutting as controls
 from app.controls.model import Chosen
 from app.outputs import Download
 from app.pruned import Pruning
+from app.sections import checkpoints
 from app.sections.heads import listed, look, picture
 from app.sections.layers import figure
 from app.sentences import cuts as sentences
@@ -88,6 +89,20 @@ def table(report: CutReport, n: int, mine: CutCost | None) -> pd.DataFrame:
     ])  # fmt: skip
 
 
+def exported(report: CutReport, n: int, mine: CutCost | None) -> pd.DataFrame:
+    """The same for a file: every number in a column of its own, layers with blanks between."""
+    return pd.DataFrame([
+        {
+            "chosen by": cost.by,
+            "left out": " ".join(map(str, cost.cut)),
+            **cost.rise.columns("perplexity, rise in %"),
+            **cost.kl.columns("KL, nats"),
+            "forwards to choose": cost.forwards,
+        }
+        for cost in sentences.costs(report, n, mine)
+    ])  # fmt: skip
+
+
 def candidates(report: CutReport, n: int, mine: CutCost | None) -> None:
     """The table of candidates, the cheapest first."""
     listed(table(report, n, mine), height="content")
@@ -140,7 +155,7 @@ def write(model: Chosen, report: CutReport, n: int, mine: tuple[int, ...]) -> Pr
     title = f"Write without {sentences.cut(asked.drop)}"
     place = outputs.measured(asked, title, "Write the checkpoint", about, written.places())
     if place is not None:
-        st.markdown(f"Written: `{place}`. It opens here as a folder, if that is an allowed one.")
+        checkpoints.written(place)
     return asked
 
 
@@ -172,7 +187,7 @@ def take_away(
     """Downloads and the command lines."""
     files = [
         Download(f"Table at n = {n} (CSV)", f"cut-{n}.csv", "text/csv",
-                 lambda: table(report, n, mine).to_csv(index=False)),
+                 lambda: exported(report, n, mine).to_csv(index=False)),
         Download("Costs (CSV)", "cut-costs.csv", "text/csv",
                  lambda: cuts.costs(report, "perplexity").to_csv(index=False)),
         Download("Record (JSON)", "cut.json", "application/json",

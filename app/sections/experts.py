@@ -58,7 +58,7 @@ def shown(question: Experts, record: ExpertsReport, term: Term) -> None:
 
 def chosen_term() -> Term:
     """Which of the two costs the map shows."""
-    session.within(session.EXPERT_COST, experts.TERMS)
+    session.within(session.EXPERT_COST, experts.TERMS, "both")
     found = st.segmented_control(
         "Cost of experts", experts.TERMS, required=True, default="both",
         help="By the router's rows, by what is inside the experts, or the mean of both.",

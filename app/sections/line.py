@@ -7,7 +7,7 @@ from app.charts import barrier_tables, barriers
 from app.controls import barrier as controls
 from app.controls import layers as shared
 from app.controls.barrier import Line, Spot
-from app.sections import growing
+from app.sections import checkpoints, growing
 from app.sections.heads import listed, look, picture
 from app.sentences import barriers as sentences
 from app.sentences import lines, words
@@ -68,10 +68,7 @@ def merge(question: Barrier, spot: Spot) -> list[str]:
         about = f"To {job.out}, measured on the same text; A and B are not changed."
         place = outputs.measured(job, title, "Write the checkpoint", about, written.places())
         if place is not None:
-            st.markdown(
-                f"Written: `{place}`, with `report.json`. It opens here as a folder, if that is an "
-                "allowed one, and in transformers."
-            )
+            checkpoints.written(place, "`report.json`")
             record = outputs.known(asked)
     st.markdown(outputs.plain(lines.MERGE if record is None else lines.merged(record)))
     return [asked.command]
@@ -120,13 +117,10 @@ def gauges(question: Barrier, spot: Spot) -> list[str]:
     asked = controls.merging(question)
     held = _known(asked, "Gauge and merging", "Hide B under a random gauge and measure")
     if held is not None and held.curves:
-        left, right = st.columns([5, 4])
-        with left:
-            chart = barriers.lines(held, "loss", spot.t, look()).properties(height=240)
-            picture(chart, "gauge", "Loss on the line after a random gauge, two alignments")
-        with right:
-            listed(barrier_tables.stages(held, "loss", "orders"), height="content")
-            st.markdown(outputs.plain(sentences.gauge(held)))
+        chart = barriers.lines(held, "loss", spot.t, look()).properties(height=240)
+        picture(chart, "gauge", "Loss on the line after a random gauge, two alignments")
+        listed(barrier_tables.stages(held, "loss", "orders"), height="content")
+        st.markdown(outputs.plain(sentences.gauge(held)))
     outputs.explain(
         "B is first put under a random element of the whole group: the same function. Then it is "
         "aligned twice, with orders alone and with signs, factors, angles and matrices too.",

@@ -6,10 +6,11 @@ from app import inputs, outputs
 from app.charts import cards, layers, tables
 from app.charts.theme import shade
 from app.outputs import Download
+from app.sections import relation
 from app.sentences import verdicts, words
 from engine.errors import Refused
 from engine.questions import Align, Check, Inspect, Related
-from engine.records import AlignmentReport, ModelCard, SelfTest
+from engine.records import AlignmentReport, ModelCard, Relatedness, SelfTest
 
 TOUR = {
     "Start with the verdict.": "It says in words whether A and B compute the same thing, with the "
@@ -45,7 +46,10 @@ def side(letter: inputs.Letter, spec: str) -> ModelCard | None:
             st.markdown(f"**{letter}** · {outputs.plain(inputs.label(spec))}", width="stretch")
             inputs.change(letter)
         try:
-            if inputs.open_slow(spec):
+            if letter == "B" and inputs.same() and inputs.unopened(spec):
+                st.caption("The same model as A: it is opened there.")
+                return None
+            if inputs.open_slow(spec, letter):
                 return None
             path = inputs.located(spec)
             card = inputs.card(path)
@@ -119,7 +123,9 @@ def theory() -> None:
     )
 
 
-def take_away(question: Align, report: AlignmentReport, related: Related | None) -> None:
+def take_away(
+    question: Align, report: AlignmentReport, asked: Related | None, related: Relatedness | None
+) -> None:
     """Downloads and command lines."""
 
     def csv() -> str:
@@ -138,5 +144,6 @@ def take_away(question: Align, report: AlignmentReport, related: Related | None)
         ),
     ]
     commands = [Inspect(question.a).command, Inspect(question.b).command, question.command]
-    commands += [] if related is None else [related.command]
+    commands += [] if asked is None else [asked.command]
+    files += [] if related is None else relation.files(related)
     outputs.take_away(files, commands)

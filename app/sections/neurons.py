@@ -75,10 +75,10 @@ def points(record: NeuronMatch, pick: Pick) -> None:
         alt="Each neuron of A against its partner in B, coloured by sign",
     )
     outputs.explain(
-        "One point for each neuron of A, at the height of its partner in B; blue circles keep "
-        "their sign, orange diamonds are flipped. Rings are the truth, where it is known. Click a "
-        "point. Fine-tunes of one base: all on the diagonal.",
-        "Points outside their rings.",
+        "One point for each neuron of A, as far down as its partner in B; blue circles keep "
+        f"their sign, orange diamonds are flipped. {matching.told(record.match, record.truth)} "
+        "Click a point. Fine-tunes of one base: all on the diagonal.",
+        matching.astray(record.truth),
     )
 
 
@@ -108,10 +108,12 @@ def excited(record: NeuronMatch, pick: Pick) -> None:
     if not record.same_model:
         said = f"{said} {sentences.overlap(record)}"
     st.markdown(outputs.plain(said))
+    second = "the other's" if record.same_model else "B's"
+    units = "the first one's" if record.same_model else "A's"
     outputs.explain(
         "The places of the text where each neuron fires most, in either direction: what the FFN's "
-        "last matrix is given, B's times its factor, so that both are in A's units. ● marks places "
-        f"that excite both. From {record.excited.what}.",
+        f"last matrix is given, {second} times its factor, so that both are in {units} units. ● "
+        f"marks places that excite both. From {record.excited.what}.",
         "Other tokens, or values far apart, in a pair that is said to be one neuron.",
     )
 
@@ -170,6 +172,7 @@ def certainty(record: NeuronMatch, pick: Pick) -> None:
         )
     st.markdown("**The 20 least certain pairs**")
     listed(neurons.least_certain(record), 280)
+    st.caption(outputs.plain(sentences.terms(record)))
 
 
 def coincidences(record: NeuronMatch) -> None:
@@ -179,8 +182,7 @@ def coincidences(record: NeuronMatch) -> None:
     with left:
         listed(neurons.coincide(record), 420)
         outputs.explain(
-            "Pairs of neurons, the most alike first: what they read, up to sign and scale. With "
-            "score 1 one fires as a multiple of the other (factor), whatever they write.",
+            f"Pairs of neurons, the most alike first, by {sentences.ALIKE[record.compared]}.",
             "A high score of two neurons that hardly do anything (last columns: their sizes).",
         )
     with right:

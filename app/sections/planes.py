@@ -8,25 +8,35 @@ from app import outputs
 from app.charts import drawing, head_orders, planes
 from app.charts.theme import LIGHT
 from app.controls import barrier as controls
-from app.controls.barrier import Line
+from app.controls.barrier import Line, Spot
 from app.outputs import Download
 from app.sections import growing
 from app.sections.curves import drawn
 from app.sections.heads import listed, look, picture
+from app.sentences import barriers as sentences
 from app.sentences import lines
 from engine.exports import line as exports
 from engine.questions import Barrier
+from engine.records import BarrierReport
 
 Kept = tuple[list[Download], list[str]]
 """What a part adds to the take-away: files and command lines."""
 WIDE = 520
 
 
-def plane(question: Barrier) -> Kept:
-    """The loss over the plane through A, B and aligned B."""
+def plane(question: Barrier, report: BarrierReport, spot: Spot) -> Kept:
+    """The loss over the plane through A, B and B at the chosen stage, if one goes through them."""
     st.subheader("The plane through A, B and aligned B")
-    asked = controls.plane(question)
-    about = f"{asked.points} × {asked.points} models on {asked.tokens:,} tokens."
+    stage = lines.spanning(report, spot.stage)
+    if stage != spot.stage:
+        st.markdown(outputs.plain(lines.flat(report, spot.stage, stage)))
+    if not stage:
+        return [], []
+    asked = controls.plane(question, stage)
+    about = (
+        f"{asked.points} × {asked.points} models on {asked.tokens:,} tokens, with the stage {stage}"
+        f"{'' if asked.scope == 'whole' else f', over {sentences.scope(asked.scope)}'}."
+    )
     record = outputs.measured(asked, "Loss over a plane", "Measure the plane", about)
     record = outputs.so_far(asked) if record is None else record
     growing.follow(asked, planes.measured, record)
@@ -42,7 +52,8 @@ def plane(question: Barrier) -> Kept:
         ]  # fmt: skip
     outputs.explain(
         "Every cell is a model of the plane, its colour the loss. A is the origin; to the right "
-        "lies B as it is, above it B in A's coordinates. Dashed: the raw line and the aligned one.",
+        "lies B as it is, above it B as far in A's coordinates as the stage goes. Dashed: the raw "
+        "line and the aligned one.",
         "A ridge of strong colour across both dashed lines: aligned B is in another valley than A.",
     )
     return files, [asked.command]

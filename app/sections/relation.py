@@ -11,7 +11,7 @@ from app.sections.heads import look, picture
 from app.sections.layers import figure
 from app.sentences import lineage, words
 from engine.questions import Related
-from engine.records import Relatedness
+from engine.records import ModelCard, Relatedness
 
 WIDE = 460
 
@@ -33,6 +33,11 @@ def told(a: Chosen, b: Chosen) -> Relatedness | None:
     with place:
         outputs.say(lineage.related(record), key="related")
     return record
+
+
+def untested(a: ModelCard, b: ModelCard) -> None:
+    """The same card where the test does not apply, with the reason."""
+    outputs.say(lineage.apart(a, b), key="related")
 
 
 def pictures(record: Relatedness) -> None:

@@ -12,7 +12,9 @@ from app.charts.theme import LIGHT
 from app.outputs import Download
 from app.sections.heads import look, picture
 from app.sections.layers import figure
-from app.sentences.reproductions import Card
+from app.sentences import answers
+from app.sentences import reproductions as sentences
+from app.sentences.answers import Card
 from engine.records import Connectivity, PublishedConnectivity
 
 WIDE = 640
@@ -21,7 +23,10 @@ WIDE = 640
 def card(one: Card, place: int) -> None:
     """Theirs, ours, the setting's difference, the command that repeats ours."""
     with st.container(border=True, key=f"card-{place}"):
-        st.markdown(f"**{outputs.plain(one.title)}**")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{outputs.plain(one.title)}**", width="content")
+            st.badge(one.answer.word, color=answers.TONES[one.answer.word])
+        st.markdown(outputs.plain(one.answer.why))
         left, right = st.columns(2)
         left.caption("Published")
         left.markdown(outputs.plain(one.theirs))
@@ -30,6 +35,8 @@ def card(one: Card, place: int) -> None:
         if one.differs:
             st.caption(outputs.plain(f"What differs: {one.differs}"))
         st.caption(outputs.plain(one.source))
+        if one.cost:
+            st.caption(outputs.plain(one.cost))
         if one.command:
             st.code(one.command, language="bash", wrap_lines=True)
 
@@ -41,6 +48,8 @@ def ratios(measured: Connectivity, told: PublishedConnectivity, scope: str) -> N
         f"ratios-{scope}",
         "Barrier relative to the naive line, published and measured here",
     )
+    if gone := sentences.without(measured, scope):
+        st.markdown(outputs.plain(gone))
     outputs.explain(
         "Bars: the published ranges, always of the first layer. Dots: pairs of models trained from "
         "different seeds, with their 95 % intervals; ticks: means over pairs. 100 % (dashed) is "
@@ -55,9 +64,9 @@ def table(measured: Connectivity) -> None:
     st.subheader("Every architecture and scope")
     st.dataframe(charts.table(measured), hide_index=True, width="stretch")
     st.caption(
-        "Mean over pairs, in brackets the smallest and the largest; barriers of none, orthogonal "
-        "and full are relative to the naive one of the same pair. A pair whose naive barrier is "
-        "not above 0 with its whole interval has no ratio."
+        "Mean over pairs, in brackets the smallest and the largest. Naive: the line without "
+        f"alignment. The last three: what is left of its barrier. {sentences.STAGES} A pair whose "
+        "naive barrier is not above 0 with its whole interval has no ratio."
     )
 
 

@@ -75,9 +75,10 @@ def points(record: ResidualMatch, depth: int, chosen: int) -> None:
     )
     st.caption(findings.points(record, depth))
     outputs.explain(
-        "One point for each coordinate of A, at the height of its partner in B; blue circles keep "
-        "their sign, orange diamonds are flipped. Rings are the truth, where it is known.",
-        "Points outside their rings.",
+        "One point for each coordinate of A, as far down as its partner in B; blue circles keep "
+        "their sign, orange diamonds are flipped. "
+        f"{matching.told(record.absolute[depth], record.truth)}",
+        matching.astray(record.truth),
     )
 
 

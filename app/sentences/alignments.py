@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from app.charts import descents, shares
 from app.sentences import verdicts
+from app.sentences.distances import distance
 from app.sentences.lineage import ASSIGNMENT
 from app.sentences.verdicts import Verdict
-from app.sentences.words import count, number
+from app.sentences.words import apart, count, number
 from engine.records import AlignmentProgress, AlignmentReport, ModelCard, Relatedness, Sweep
 
 FELL = 1e-6
@@ -14,6 +15,10 @@ FELL = 1e-6
 PROMISE = (
     "Nearer weights are no promise of a lower barrier: the loss between two models can rise while "
     "their weights come nearer."
+)
+OLD = (
+    "This result was stored without the lengths of tensors, which the shares need. It can be "
+    "computed anew."
 )
 FITTED = (
     "The nearest pairs take off {}. Between unrelated models a search over this many orders and "
@@ -50,23 +55,26 @@ def unfinished(found: AlignmentProgress, *, goes_on: bool) -> str:
 def told(
     a: ModelCard, b: ModelCard, report: AlignmentReport, related: Relatedness | None
 ) -> Verdict:
-    """What two models are to each other, by which objective, and what that does not show."""
+    """What two models are to each other, and what that does not show."""
     found = verdicts.pair(a, b, report)
-    parts = [objective(report), found.text, between(report), *report.notes]
+    more = [found.more, between(report)]
     if related is not None and related.verdict == "unrelated":
-        return replace(found, headline=PAIRED, text=" ".join([*parts, ASSIGNMENT]))
-    return replace(found, text=" ".join(parts))
+        return replace(found, headline=PAIRED, more=" ".join([ASSIGNMENT, *more]))
+    return replace(found, more=" ".join(part for part in more if part))
 
 
 def objective(report: AlignmentReport) -> str:
     """What was minimised, from where to where."""
     if not report.sweeps:
         return (
-            "Each coordinate was solved once, by a distance of its own: no common objective was "
-            "descended."
+            "It was not descended: without sweeps each coordinate is solved once, by a distance of "
+            "its own."
         )
     end = descents.chosen(report.sweeps)
-    what = "Objective: the squared distance of the folded weights over ‖A‖²"
+    what = (
+        "Objective: the squared distance of the weights over ‖A‖², gains and biases of norms "
+        "multiplied into the tensors that read them"
+    )
     if abs(end.after - end.distance) > FELL * max(end.after, FELL):
         what += f", mixed with how alike activations are (its distance: {number(end.distance)})"
     return f"{what}; {fell(report.sweeps)}."
@@ -77,10 +85,8 @@ def fell(sweeps: tuple[Sweep, ...]) -> str:
     start, end = descents.stored(sweeps), descents.chosen(sweeps)
     if end.after >= start * (1 - FELL):
         return f"it did not fall below {number(start, 4)}, where the files stand"
-    return (
-        f"it fell from {number(start, 4)} as the files stand to {number(end.after, 4)}, start: "
-        f"{end.start}"
-    )
+    before, after = apart(start, end.after, 3)
+    return f"it fell from {before} as the files stand to {after}, start: {end.start}"
 
 
 def between(report: AlignmentReport) -> str:
@@ -88,10 +94,9 @@ def between(report: AlignmentReport) -> str:
     if report.midpoints:
         return f"{PROMISE} The loss half way was measured: see below."
     before, after = report.midpoint_before, report.midpoint_after
-    distance = shares.total(report)
-    if before is None or after is None or distance is None:
+    if before is None or after is None:
         return PROMISE
-    if after > before and distance[1] < distance[0]:
+    if after > before and distance(report).nearer:
         return f"{PROMISE} So it is here, half way, by the logits."
     return f"{PROMISE} Only the point half way was run."
 
@@ -116,11 +121,9 @@ def _nats(value: float) -> str:
 
 def explained(report: AlignmentReport, related: Relatedness | None = None) -> str:
     """How much of the squared distance went away, and with which coordinates."""
-    found, distance = shares.whole(report), shares.total(report)
-    if distance is None:
-        return "This result holds no norms of tensors: run it again to see the shares."
-    before, after = (number(value, 3) for value in distance)
-    text = f"Relative distance of all weights {before} as the files stand, {after} after."
+    found, text = shares.whole(report), distance(report).told
+    if report.norms is None:
+        return f"{text} {OLD}"
     if not found:
         return f"{text} There is no distance to explain."
     left = found[shares.LEFT]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from app.charts.heads import Cell, relative
-from app.sentences.verdicts import Verdict, differences
+from app.sentences.verdicts import WHY, Verdict, differences
 from app.sentences.words import count, number
 from engine.records import TOLERANCE, HeadsReport, ModelCard, OrderRank, TurnReport, Turns, word
 
@@ -41,7 +41,7 @@ def refused(a: ModelCard | None, b: ModelCard | None, itself: bool) -> Verdict:
     """What is said of a pair that is not open, or whose shapes differ."""
     if a is None or b is None:
         which = "A" if b is not None or itself else ("B" if a is not None else "A and B")
-        return Verdict("No heads to compare yet.", f"Not open: {which}. The card says why.")
+        return Verdict("No heads to compare yet.", f"Not open: {which}. {WHY}")
     return Verdict(
         "Different groups: the heads of these two cannot be put into each other's coordinates.",
         f"A and B differ in {'; '.join(differences(a, b))}. Choose two models of one architecture, "

@@ -5,7 +5,7 @@ import math
 from app.charts.barriers import DIGITS, NAMES, TINY, Quantity, label, ratio
 from app.charts.measures import FEW, Number, at
 from app.sentences.layers import ran
-from app.sentences.numbers import count, number, seconds
+from app.sentences.numbers import count, named, number, seconds
 from app.sentences.verdicts import Verdict
 from engine.records import BarrierReport, Curve, Estimate
 from engine.records.barriers import Target
@@ -14,8 +14,8 @@ SMALL = 0.01
 """Nats above the chord (of accuracy: the share) up to which no hill is said to be found."""
 ASIDE = ("none", "random", "orders")
 """Stages that are no step of the alignment."""
-ABOVE = {"loss": "nats above the chord", "accuracy": "of accuracy below the chord"}
-UNITS = {"loss": "nats", "accuracy": "of accuracy"}
+ABOVE = {"loss": "nats above the chord", "accuracy": "below the chord in accuracy"}
+UNITS = {"loss": "nats", "accuracy": "in accuracy"}
 SCOPES = {
     "whole": "the whole model",
     "first-attention": "the attention of the first layer",
@@ -25,6 +25,7 @@ SCOPES = {
 TARGETS: dict[Target, str] = {
     "next token": "",
     "hidden token": "The models are asked for hidden tokens.",
+    "given class": "The models are asked for the labels that came with the inputs.",
     "likeliest class": "Nothing labels these inputs: asked for is the class that A and B together "
     "hold for the likeliest.",
 }
@@ -176,7 +177,36 @@ def moved(report: BarrierReport) -> str:
     )
     return (
         f"Only {scope(report.scope)} is interpolated, {number(100 * part / max(every, 1))} % of "
-        f"the numbers. {rest}"
+        f"the numbers. {rest}{_ends(report)}"
+    )
+
+
+def _ends(report: BarrierReport) -> str:
+    found = other_ends(report)
+    if found is None:
+        return ""
+    low, high = (number(end, DIGITS) for end in found)
+    return (
+        f" Each stage has its own other end, with a loss of {low} to {high} nats: percentages "
+        "compare barriers over two chords, each its own."
+    )
+
+
+def other_ends(report: BarrierReport) -> tuple[float, float] | None:
+    """The lowest and the highest loss of the stages' other ends; None where they are one model."""
+    if report.scope == "whole" or report.shared or not report.curves:
+        return None
+    last = [float(curve.points().value[-1]) for curve in report.curves]
+    return min(last), max(last)
+
+
+def own_chords(report: BarrierReport) -> str:
+    """Said of a ratio where every stage has another end of its own, and so another chord."""
+    found = other_ends(report)
+    if found is None:
+        return ""
+    return (
+        "; every stage has its own other end here, and each barrier is measured over its own chord"
     )
 
 
@@ -200,9 +230,10 @@ def cost(found: Estimate) -> str:
     """What a run will take, before it begins."""
     models = count(found.models, "model is run", "models are run")
     return (
-        f"{count(found.tokens, 'token')} of {found.text} in {count(found.windows, 'window')}; "
-        f"{models} on all of it, about {seconds(found.seconds)} on {found.device}. The alignment "
-        "and points that are added where a curve bends come on top."
+        f"{count(found.tokens, 'token')} of {named(found.text)} in "
+        f"{count(found.windows, 'window')}; {models} on all of it, about "
+        f"{seconds(found.seconds)} on {found.device}. The alignment and points that are "
+        "added where a curve bends come on top."
     )
 
 
@@ -223,7 +254,7 @@ def _order(report: BarrierReport) -> str:
     if found is None:
         return ""
     one = at(found)
-    said = f"All less orthogonal: {_said(one)} nats"
+    said = f"All minus orthogonal: {_said(one)} nats"
     if one.low is None or one.high is None:
         return f"{said}; {FEW}, so no order is told."
     if one.low <= 0 <= one.high:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.sentences.verdicts import Verdict
-from app.sentences.words import number
+from app.sentences.numbers import named
+from app.sentences.verdicts import Verdict, margin
 from engine.records import ResidualMatch
 
 
@@ -52,10 +52,10 @@ def _sure(record: ResidualMatch, depth: int) -> str:
     match = record.absolute[depth]
     basis = "Computed from the weights alone."
     if record.using == "activations":
-        basis = f"Measured on {record.tokens:,} tokens of {record.text}."
+        basis = f"Measured on {record.tokens:,} tokens of {named(record.text)}."
     return (
-        f"{int(match.mutual.sum()):,} of {len(match.mutual):,} pairs choose each other; smallest "
-        f"margin {number(float(match.margin.min()))}. {basis}"
+        f"{int(match.mutual.sum()):,} of {len(match.mutual):,} pairs choose each other; "
+        f"{margin(float(match.margin.min()))}. {basis}"
     )
 
 

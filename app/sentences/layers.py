@@ -5,6 +5,7 @@ import numpy as np
 from app import layer_views as views
 from app.charts.layer_maps import Maps, Pair
 from app.charts.measures import FEW, Number, at
+from app.sentences.numbers import named
 from app.sentences.verdicts import Verdict
 from app.sentences.words import count, number, seconds
 from engine.layers import selection
@@ -140,7 +141,7 @@ def ran(run: Run) -> str:
     where = "the last position of each window" if run.aggregate == "last" else "all positions"
     few = f" There is {FEW}." if run.windows < WINDOWS else ""
     return (
-        f"Measured on {count(run.tokens, 'token')} of {run.text} in "
+        f"Measured on {count(run.tokens, 'token')} of {named(run.text)} in "
         f"{count(run.windows, 'window')}, mean over {where}, on {run.device} in {run.dtype}, "
         f"{seconds(run.seconds)}.{few}"
     )

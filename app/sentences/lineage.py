@@ -21,6 +21,9 @@ ASSIGNMENT = (
 )
 
 
+BASIS = "Tested: do two independent ways to match the neurons tell alike?"
+
+
 def comparable(a: ModelCard, b: ModelCard) -> bool:
     """Whether neurons of both can be compared: one architecture and one width."""
     return a.family == b.family and a.width == b.width
@@ -35,9 +38,28 @@ def related(record: Relatedness | None) -> Verdict:
             "two independent ways to match their neurons tell alike, as they do only where both "
             "models come from one.",
             "not measured",
+            basis=BASIS,
         )
     parts = [_p(record), _control(record), _basis(record)]
-    return Verdict(HEADLINES[record.verdict], " ".join(parts), number=p(record.log10_p))
+    return Verdict(
+        HEADLINES[record.verdict],
+        " ".join(parts),
+        number=p(record.log10_p),
+        about="How often two models with nothing in common would agree as much, by chance.",
+        basis=BASIS,
+    )
+
+
+def apart(a: ModelCard, b: ModelCard) -> Verdict:
+    """Why the relation of two models cannot be tested."""
+    named = (("family", a.family, b.family), ("width", a.width, b.width))
+    found = "; ".join(f"{what} {one} against {other}" for what, one, other in named if one != other)
+    return Verdict(
+        "Related or not: it cannot be tested for these two.",
+        f"A and B differ in {found}. The test compares neurons by what they read from the residual "
+        "stream: that needs one architecture, and one width.",
+        basis=BASIS,
+    )
 
 
 def p(log10: float) -> str:

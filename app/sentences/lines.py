@@ -4,9 +4,11 @@ import numpy as np
 
 from app.charts.barriers import DIGITS, NAMES
 from app.charts.measures import FEW, at
+from app.sentences.barriers import scope
 from app.sentences.layers import ran
 from app.sentences.numbers import count, number
-from engine.records import TOLERANCE, HeadOrders, LossSlice, MergeReport, Writing
+from engine.records import TOLERANCE, BarrierReport, HeadOrders, LossSlice, MergeReport, Writing
+from engine.records.planes import FLAT
 
 MANY = 72
 """Orders of the heads of a layer up to which all of them are tried."""
@@ -34,15 +36,64 @@ MERGE = "A merge is a new function: in general it computes neither what A does n
 
 
 def function(record: MergeReport) -> str:
-    """What a merge computes: a new function, but at the ends and where both ends coincide."""
-    if record.curve.distance <= TOLERANCE:
-        return (
-            "A and the other end have the same weights here, to "
-            f"{number(record.curve.distance)}: so has every merge of them."
-        )
+    """What a merge computes, by its measured loss in every window; at an end it is none."""
     if record.t in {0.0, 1.0}:
         return f"It is {'A' if record.t == 0 else 'the other end'} itself, not a merge."
-    return "It is a new function: it computes neither what A does nor what B does."
+    (own, other), words = map(number, record.apart), record.same
+    gaps = (
+        f"in the worst window of {record.run.windows} its loss differs by {own} from A's "
+        f"({words[0]}) and by {other} from the other end's ({words[1]}), relative."
+    )
+    alike = [end for end, word in zip(("A", "the other end"), words, strict=True)
+             if word == "exact"]  # fmt: skip
+    if not alike:
+        return f"It is a new function: it computes neither what A does nor what B does; {gaps}"
+    said = f"It computes what {' and '.join(alike)} do{'es' * (len(alike) == 1)}: {gaps}"
+    return f"{said} {weights(record)}".strip()
+
+
+def weights(record: MergeReport) -> str:
+    """Where both ends have the same weights, so has every model between them."""
+    if record.curve.distance > TOLERANCE:
+        return ""
+    far = number(record.curve.distance)
+    return f"A and the other end have the same weights here, to {far}: so has every merge of them."
+
+
+ALIKE = 1e-9
+"""Relative difference of two distances to A up to which B was not moved by a stage."""
+
+
+def spanning(report: BarrierReport, wanted: str) -> str:
+    """The stage whose B spans a plane with A and B: the wanted one, else the furthest; or none."""
+    last = [curve.stage for curve in reversed(report.curves)]
+    steps = sorted(last, key=lambda stage: stage == "random")
+    found = [stage for stage in (wanted, *steps) if not _on_line(report, stage)]
+    return found[0] if found else ""
+
+
+def _on_line(report: BarrierReport, stage: str) -> str:
+    """Where B stands at a stage if it is on the line of A and B; empty where it is not."""
+    raw, curve = report.curve("none"), report.curve(stage)
+    if stage == "none" or curve is None:
+        return "as it was"
+    far = 1.0 if raw is None else raw.distance
+    if far == 0 or curve.distance <= FLAT * far:
+        return f"where A does (distance {number(curve.distance)})"
+    return "as it was" if abs(curve.distance - far) <= ALIKE * far else ""
+
+
+def flat(report: BarrierReport, wanted: str, taken: str) -> str:
+    """Why there is no plane with one stage, and which is taken instead."""
+    if not taken:
+        return (
+            "No plane: at every stage that was measured, B stands where A does or as it was. "
+            "Choose another pair, or measure more stages under What is measured."
+        )
+    return (
+        f"With the stage {wanted}, B stands {_on_line(report, wanted)}: three models on one line "
+        f"span no plane. Taken is the stage {taken}; others can be chosen under Stage that writes."
+    )
 
 
 def plane(record: LossSlice) -> str:
@@ -52,9 +103,11 @@ def plane(record: LossSlice) -> str:
         return "No point of the plane was measured yet."
     far = float(np.hypot(*(record.places[2] - record.places[0])))
     goes_on = "" if record.complete else f"Partial: {known.size} of {record.loss.size} points. "
+    part = "" if record.scope == "whole" else f", over {scope(record.scope)} alone"
     return (
         f"{goes_on}Loss from {number(float(known.min()), 3)} to {number(float(known.max()), 3)} "
-        f"nats. B in A's coordinates is {number(100 * far)} % as far from A as B is. "
+        f"nats. B at the stage {record.stage} is {number(100 * far)} % as far from A as B is"
+        f"{part}. "
         f"{ran(record.run)}"
     )
 

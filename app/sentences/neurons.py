@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from app.sentences.verdicts import Verdict, differences
-from app.sentences.words import count, number
+from app.sentences.verdicts import WHY, Verdict, margin, unlike
+from app.sentences.words import count, number, seconds
 from engine.records import TOLERANCE, ModelCard, NeuronLayers, NeuronMatch, Spared
 
 COMPARED = {
@@ -11,6 +11,29 @@ COMPARED = {
     "inputs": "by the weights with which they read",
     "correlation": "by how they fire together",
 }
+
+
+ALIKE = {
+    "invariant": "their weights, up to sign and scale. With score 1 the two are one neuron",
+    "inputs": "what they read, up to sign and scale. With score 1 one fires as a multiple of the "
+    "other (factor), whatever they write",
+    "correlation": "how they fire together on the text. With score 1 one fires as a multiple of "
+    "the other (factor) wherever it was run, whatever they write",
+}
+"""By what two neurons of one model are alike."""
+
+
+def question(*, itself: bool) -> str:
+    """What the page asks."""
+    if itself:
+        return "Which neurons of A could do without each other?"
+    return "Which neuron of B is which neuron of A?"
+
+
+def cost(record: NeuronMatch) -> str:
+    """What looking at every layer costs, from what this one took."""
+    one, all_of = (seconds(record.seconds * layers) for layers in (1, record.layers))
+    return f"{count(record.layers, 'layer')}, this one took {one}: about {all_of}."
 
 
 def where(record: NeuronMatch) -> str:
@@ -59,7 +82,7 @@ def refused(a: ModelCard | None, b: ModelCard | None, itself: bool) -> Verdict:
     """What is said of a pair that is not open, or whose shapes differ."""
     if a is None or b is None:
         which = "A" if b is not None or itself else ("B" if a is not None else "A and B")
-        return Verdict("No neurons to compare yet.", f"Not open: {which}. The card says why.")
+        return Verdict("No neurons to compare yet.", f"Not open: {which}. {WHY}")
     return Verdict(
         "Different groups: the neurons of these two cannot be put beside each other.",
         f"A and B differ in {'; '.join(unlike(a, b))}. Choose two models of one architecture, or "
@@ -67,17 +90,28 @@ def refused(a: ModelCard | None, b: ModelCard | None, itself: bool) -> Verdict:
     )
 
 
-def unlike(a: ModelCard, b: ModelCard) -> tuple[str, ...]:
-    """What keeps neurons of two models apart: everything but the width of their FFNs."""
-    return tuple(what for what in differences(a, b) if not what.startswith("FFN width"))
-
-
 def _sure(record: NeuronMatch) -> str:
     match = record.match
     return (
-        f"{int(match.mutual.sum()):,} of {len(match.mutual):,} pairs choose each other; smallest "
-        f"margin {number(float(match.margin.min()))}."
+        f"{int(match.mutual.sum()):,} of {len(match.mutual):,} pairs choose each other; "
+        f"{margin(float(match.margin.min()))}."
     )
+
+
+def terms(record: NeuronMatch) -> str:
+    """What the columns of a table of pairs mean."""
+    blind = " neither signs nor scales" if record.signs else " weights as they stand"
+    free = f"which knows{blind}" if record.signs else f"which compares{blind}"
+    said = (
+        "Margin: the score less that of next B, the best other neuron of B; below 0 that one is "
+        "nearer, but is another's partner. Mutual: each of the two is the other's best. Published "
+        f"B: the partner by git re-basin's cost, {free}."
+    )
+    if record.truth is not None:
+        said += " Right: B is the true partner."
+    if record.excited is not None:
+        said += " Places shared: of those that excite each most."
+    return said
 
 
 def published(record: NeuronMatch) -> str:

@@ -15,6 +15,15 @@ def number(value: float, digits: int = 2) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def apart(one: float, other: float, digits: int = 2) -> tuple[str, str]:
+    """Both in as few digits as tell them apart, at least `digits`, at most 5: 19.31 and 19.38."""
+    for count in range(digits, 5):
+        told = number(one, count), number(other, count)
+        if told[0] != told[1] or one == other:
+            return told
+    return number(one, 5), number(other, 5)
+
+
 def seconds(value: float) -> str:
     """A time in words: "8 s", "3 min", "2 h"."""
     if value < 90:
@@ -28,6 +37,16 @@ def size(count: float) -> str:
         if count >= step or (unit == "GB" and count >= 1e8):
             return f"{count / step:.1f} {unit}"
     return f"{count:.0f} bytes"
+
+
+OLDER = "bundled text (calibration, then CPython's topics if more is asked)"
+"""What records of before call the bundled text."""
+BUNDLED = "bundled English text (where it ends, Python's help topics)"
+
+
+def named(text: str) -> str:
+    """What a record says it was measured on, in the words of today."""
+    return text.replace(OLDER, BUNDLED)
 
 
 def count(value: int, one: str, many: str | None = None) -> str:

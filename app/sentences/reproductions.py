@@ -1,54 +1,45 @@
 """Published results and the same measured here, in words: theirs, ours, what differs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from app.charts.gaps import means, ordered
-from app.charts.layer_maps import Maps
 from app.charts.reproductions import NAMES, of_scope, title
-from app.layer_views import Counted
+from app.sentences import answers
+from app.sentences.answers import NOTHING, Card, standing
 from app.sentences.barriers import SCOPES
-from app.sentences.numbers import number
+from app.sentences.numbers import number, seconds
 from app.sentences.verdicts import Verdict
 from app.sentences.words import count
-from engine.layers.selection import pair_score, spearman
 from engine.records import (
     VARIANTS,
     Connectivity,
-    GapTrajectory,
     PublishedConnectivity,
-    PublishedCoordinates,
 )
 
-NOTHING = "Not measured here yet."
-
-
-@dataclass(frozen=True)
-class Card:
-    """One published result beside the same measured here."""
-
-    title: str
-    theirs: str
-    ours: str
-    differs: str  # between the two settings
-    source: str
-    command: str = ""  # repeats ours; empty where nothing was measured
+STAGES = (
+    "Stage 1 finds which residual coordinate, neuron and head of B is which of A; Stage 1 alone "
+    "leaves the inside of the heads as it is. Stage 2 then solves inside each head: the orthogonal "
+    "Stage 2 with turns and orthogonal matrices, the full Stage 2 with every invertible matrix."
+)
+"""What the alignments are called; said where they are first named."""
 
 
 def told(measured: Connectivity, theirs: PublishedConnectivity) -> Verdict:
     """Where the order of the published ablation holds here, and where it does not."""
     known = [one for one in measured.scopes if len(one.of("full"))]
-    lower = [one for one in known if one.mean("full") < one.mean("none")]
+    found = [standing(one) for one in known]
     pairs = count(sum(len(one.pairs) for one in measured.scopes), "pair")
     headline = (
-        f"A full Stage 2 leaves less of the barrier than none in {len(lower)} of "
-        f"{count(len(known), 'setting')}."
+        f"The full Stage 2 leaves clearly less of the barrier than Stage 1 alone in "
+        f"{found.count('clear')} of {count(len(known), 'setting')}."
     )
     parts = [
+        sure(found),
+        STAGES,
         f"A setting is an architecture and a scope; {pairs} of models from different seeds.",
         exceptions(measured),
+        unsure(measured),
         inside(measured, theirs),
         "The models here are far smaller than the paper's: a ratio that differs refutes nothing.",
         f"Not measured yet: {count(len(measured.missing), 'setting')}." if measured.missing else "",
@@ -57,15 +48,59 @@ def told(measured: Connectivity, theirs: PublishedConnectivity) -> Verdict:
     return Verdict(headline, " ".join(part for part in parts if part), number=partial)
 
 
+def sure(found: Sequence[str]) -> str:
+    """What is meant by clearly, and how many settings are not clear."""
+    return (
+        f"Clearly: in every pair with intervals apart. In {found.count('lower')} more it is less "
+        f"in every pair, with intervals that overlap; in {found.count('unclear')} the two are not "
+        "to be told apart."
+    )
+
+
 def exceptions(measured: Connectivity) -> str:
-    """The settings in which Stage 2 does not help on the mean."""
+    """The settings in which the full Stage 2 does not help on the mean."""
     found = [
         f"{title(one.architecture)}, {SCOPES[one.scope]} ({one.mean('full'):.0%} after "
         f"{one.mean('none'):.0%})"
         for one in measured.scopes
         if len(one.of("full")) and one.mean("full") >= one.mean("none")
     ]
-    return f"On the mean full is no lower than none in: {'; '.join(found)}." if found else ""
+    if not found:
+        return ""
+    return f"On the mean the full Stage 2 leaves no less than Stage 1 alone in: {'; '.join(found)}."
+
+
+def unsure(measured: Connectivity) -> str:
+    """The settings in which no pair has a ratio."""
+    none = [one for one in measured.scopes if not len(one.of("full"))]
+    found = "; ".join(f"{title(one.architecture)}, {SCOPES[one.scope]}" for one in none)
+    return f"No ratio, since the naive barrier may be 0: {found}." if none else ""
+
+
+def without(measured: Connectivity, scope: str) -> str:
+    """Why an architecture has no dot in the picture of a scope, or not all of its pairs."""
+    found = [
+        f"{title(one.architecture)} ({len(one.pairs) - len(one.of('full'))} of "
+        f"{count(len(one.pairs), 'pair')})"
+        for one in of_scope(measured, scope)
+        if len(one.of("full")) < len(one.pairs)
+    ]
+    if not found:
+        return ""
+    return (
+        f"Not in the picture: {', '.join(found)}. The naive barrier there is not above 0 with its "
+        "whole interval, so nothing can be a share of it."
+    )
+
+
+def took(measured: Connectivity) -> str:
+    """What the command of the barriers takes."""
+    if not measured.seconds:
+        return ""
+    return (
+        "The command trains and measures all architectures and scopes anew: "
+        f"{seconds(measured.seconds)} on one processor core; --only names some."
+    )
 
 
 def inside(measured: Connectivity, theirs: PublishedConnectivity) -> str:
@@ -99,10 +134,12 @@ def ablation(measured: Connectivity, theirs: PublishedConnectivity, scope: str) 
     return Card(
         "What Stage 2 removes of the barrier",
         f"{ranges}, in {SCOPES[theirs.scope]}.",
-        f"In {SCOPES[scope]}, without, orthogonal, full: {'; '.join(lines)}." if own else NOTHING,
+        f"In {SCOPES[scope]}, {', '.join(NAMES.values())}: {'; '.join(lines)}." if own else NOTHING,
         " ".join(part for part in differs if part),
         theirs.source,
         measured.command,
+        answers.ablation(own, theirs.relative["full"] if scope == theirs.scope else None),
+        took(measured),
     )
 
 
@@ -127,9 +164,12 @@ def connected(measured: Connectivity, theirs: PublishedConnectivity, scope: str)
         f"Connected or not: {SCOPES[scope]}",
         f"Small data: {small}. Large data: {large}.",
         ours,
-        "What is called connected is a judgement on a curve; here only the number is given.",
+        "What is called connected is a judgement on a curve: here it holds where the interval of "
+        "no barrier lies above 0.",
         theirs.source,
         measured.command,
+        answers.connected(sure, len(left)),
+        took(measured),
     )
 
 
@@ -149,108 +189,6 @@ def orders(measured: Connectivity, theirs: PublishedConnectivity) -> Card:
         "Each order here gets its own Stage 2 before the line is measured; first attention.",
         theirs.source,
         measured.command,
-    )
-
-
-def tests(theirs: Counted | None, ours: Counted | None, source: str, command: str) -> Card:
-    """How often swapping two layers costs more than replacing one by the other."""
-    return Card(
-        "Does swapping cost less than replacing?",
-        f"Qwen3-8B: {_counted(theirs)}",
-        f"SmolLM2-135M: {_counted(ours)}",
-        "Theirs: pairs at most 3 layers apart, 500 prompts. Ours: all pairs of a smaller model.",
-        source,
-        command if ours else "",
-    )
-
-
-def _counted(found: Counted | None) -> str:
-    if found is None:
-        return NOTHING
-    sure = f", {found.apart} with intervals apart" if found.intervals else ""
-    return (
-        f"swapping costs more in {found.above} of {found.pairs} pairs{sure}; replacing costs "
-        f"{number(found.factor)} times as much on the median."
-    )
-
-
-def told_removal(maps: Maps, removal: np.ndarray) -> dict[str, float]:
-    """ρ of each test of adjacent layers with the lower cost of leaving one of the two out."""
-    cost = np.minimum(removal[:-1], removal[1:])
-    found = {}
-    for test in ("swap", "replace"):
-        score = pair_score(maps.pairs[test].value, "max")
-        found[test] = spearman(np.diagonal(score, 1), cost)[0]
-    return found
-
-
-def removal(
-    theirs: dict[str, float], ours: dict[str, float] | None, source: str, command: str
-) -> Card:
-    """Which test tells what it costs to leave a layer out."""
-    return Card(
-        "Which test tells the cost of removing a layer?",
-        f"Qwen3-8B: {_rho(theirs)}.",
-        NOTHING if ours is None else f"SmolLM2-135M: {_rho(ours)}.",
-        "Rank correlation over adjacent pairs with the lower of the two costs. Theirs is a rise of "
-        "the perplexity on 10 texts; ours is KL on the evaluation text.",
-        source,
-        command if ours else "",
-    )
-
-
-def _rho(found: dict[str, float]) -> str:
-    better = max(found, key=lambda test: found[test])
-    return f"swap ρ = {found['swap']:.2f}, replace ρ = {found['replace']:.2f}, {better} tells more"
-
-
-def gap(
-    theirs: dict[str, GapTrajectory], ours: GapTrajectory | None, source: str, command: str
-) -> Card:
-    """Whether the gap between both tests grows during training."""
-    said = "; ".join(f"{name} {_grown(one)}" for name, one in theirs.items())
-    return Card(
-        "Does the gap between both tests grow in training?",
-        f"{said}.",
-        NOTHING if ours is None else f"The demo's base: {_grown(ours)}.",
-        "Mean of replace − swap in nats over adjacent pairs, last saved step over the first. "
-        "Theirs begins at step 0, ours at the first step that is kept.",
-        source,
-        command if ours else "",
-    )
-
-
-def _grown(record: GapTrajectory) -> str:
-    values, steps = means(record, "difference"), ordered(record)
-    first, last = float(values[0]), float(values[-1])
-    times = f"×{number(last / first)}" if first > 0 and last > 0 else "no ratio"
-    ends = f"step {steps[0].step:,} to {steps[-1].step:,}"
-    return f"{times} ({number(first)} to {number(last)}, {ends})"
-
-
-def trajectory(theirs: PublishedCoordinates, ours: Mapping[str, float]) -> Card:
-    """Coordinates followed through a training."""
-    return Card(
-        "Coordinates found through a training",
-        f"{theirs.trajectory}: {_shares(theirs.shares)}.",
-        f"Two fine-tunes of the demo's base, 160 steps: {_shares(ours)}.",
-        "Ours are of 0.6 million parameters, saved every 20 steps; the truth is the identity.",
-        theirs.source,
-        "python -m assets.make_demo --only tunes",
-    )
-
-
-def _shares(found: Mapping[str, float]) -> str:
-    return ", ".join(f"{way} {share:.3g} %" for way, share in found.items())
-
-
-def transport(theirs: PublishedCoordinates) -> Card:
-    """What moving an artefact keeps, without and with signs."""
-    said = "; ".join(f"{what} {a:g} against {b:g}" for what, (a, b) in theirs.moved.items())
-    return Card(
-        "Artefacts moved from one model to another",
-        f"{theirs.transport.capitalize()}: {said}.",
-        NOTHING,
-        "",
-        theirs.source,
+        answers.orders(measured.orders),
+        took(measured),
     )

@@ -7,9 +7,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from app.sentences.words import count, number
+from app.sentences.distances import distance
+from app.sentences.words import apart, count, number
 from engine.records import AlignmentReport, ModelCard, SelfTest, Word
 
 Tone = Literal["green", "orange", "red", "gray"]
@@ -29,6 +28,10 @@ class Verdict:
     text: str
     word: Word | None = None
     number: str = ""
+    what: str = ""  # what the word is said of, where that is not the headline
+    about: str = ""  # what the number is
+    basis: str = ""  # what was done to find it
+    more: str = ""  # further numbers, and what is not shown
 
     @property
     def tone(self) -> Tone:
@@ -36,7 +39,8 @@ class Verdict:
 
     @property
     def badge(self) -> str:
-        return f"{self.word or ''} {self.number}".strip()
+        said = f"{self.word}: {self.what}" if self.what else self.word or ""
+        return f"{said} {self.number}".strip()
 
 
 def check(test: SelfTest | None) -> Verdict:
@@ -62,6 +66,17 @@ def check(test: SelfTest | None) -> Verdict:
     return Verdict("Self-test", text, test.verdict, furthest)
 
 
+RELATIVE = "Relative error: the largest difference of a logit over the largest logit of A."
+WHY = "Below is why, or a button that opens it."
+ALIGNED = "Measured: B put into A's coordinates, the logits of both compared"
+
+
+def margin(smallest: float) -> str:
+    """The smallest margin in words; what one below 0 means."""
+    forced = ", below 0: another was nearer, but is taken" if smallest < 0 else ""
+    return f"smallest margin {number(smallest)}{forced}"
+
+
 GROUP = (
     *("family", "layers", "width", "heads", "kv_heads", "head_dim", "ffn", "experts"),
     *("norm", "activation", "positions"),
@@ -84,30 +99,57 @@ def differences(a: ModelCard, b: ModelCard) -> tuple[str, ...]:
     )
 
 
+def unlike(a: ModelCard, b: ModelCard) -> tuple[str, ...]:
+    """What keeps two models out of each other's coordinates, each with both values.
+
+    Feed-forward networks without experts may be of two widths: neurons that both have are matched.
+    """
+    found = differences(a, b)
+    if a.experts or b.experts:
+        return found
+    return tuple(what for what in found if not what.startswith(NAMES["ffn"]))
+
+
 def pair(a: ModelCard, b: ModelCard, report: AlignmentReport | None) -> Verdict:
     """What two checkpoints are to each other."""
-    unlike = differences(a, b)
-    if unlike and a.layers != b.layers and len(unlike) == 1:
+    found = unlike(a, b)
+    if found and a.layers != b.layers and len(found) == 1:
         return Verdict(
             "Different depths: not one group, but their layers can be compared.",
-            f"A and B differ in {unlike[0]} alone. The test of their relation finds which layer of "
+            f"A and B differ in {found[0]} alone. The test of their relation finds which layer of "
             "one is which of the other.",
         )
-    if unlike:
+    if found:
         return Verdict(
             "Different groups: these two cannot be put into each other's coordinates.",
-            f"A and B differ in {'; '.join(unlike)}. Choose two models of one architecture.",
+            f"A and B differ in {'; '.join(found)}. Choose two models of one architecture.",
         )
     if report is None:
         return _unmeasured(a, b)
     if report.same_function == "not measured":
-        text = f"{_found(report)} {_weights(report)} The models were not run."
+        text = _joined(
+            _found(report), distance(report).told, *report.notes, "The models were not run."
+        )
         return Verdict("Coordinates matched; outputs were not compared.", text, "not measured")
     if report.kept == "broken":
         return _spoiled(report)
-    text = f"{_found(report)} {_outputs(report)} {_weights(report)} {_limits(report)}"
+    text = _joined(_found(report), _outputs(report), distance(report).told, *report.notes)
     relative = number(_share(report.logits_between, report))
-    return Verdict(_headline(report), text, report.same_function, relative)
+    broken = report.same_function == "broken"
+    return Verdict(
+        _headline(report),
+        text,
+        report.same_function,
+        relative,
+        what="not the same function, relative error" if broken else "",
+        about=RELATIVE,
+        basis=ALIGNED,
+        more=_joined(_middle(report), _limits(report)),
+    )
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
 
 
 def _unmeasured(a: ModelCard, b: ModelCard) -> Verdict:
@@ -117,9 +159,13 @@ def _unmeasured(a: ModelCard, b: ModelCard) -> Verdict:
             f"A and B have one fingerprint, {a.fingerprint[:12]}: there is nothing to align. "
             "Choose another model for one of them.",
         )
+    same = "They have the same architecture."
+    if a.ffn != b.ffn:
+        apart_in = f"They differ in {differences(a, b)[0]} alone"
+        same = f"{apart_in}: the neurons that both have can be matched."
     return Verdict(
         "These two can be compared.",
-        "They have the same architecture. Whether they compute the same function, and how far "
+        f"{same} Whether they compute the same function, and how far "
         "apart their weights are once coordinates are put aside, has not been measured.",
         "not measured",
     )
@@ -151,29 +197,27 @@ def _outputs(report: AlignmentReport) -> str:
     return f"Largest logit difference {number(between)}, where logits reach {number(scale)}."
 
 
-def _weights(report: AlignmentReport) -> str:
-    before, after = float(np.mean(report.before)), float(np.mean(report.after))
-    text = (
-        f"Mean relative distance of the weights {number(before)}, after alignment {number(after)}."
-    )
+def _middle(report: AlignmentReport) -> str:
     if report.midpoint_before is None or report.midpoint_after is None:
-        return text
-    middle = (
-        f"The model half way between A and B is off by {number(report.midpoint_before)} in its "
-        f"logits, half way between A and the aligned B by {number(report.midpoint_after)}."
+        return ""
+    before, after = apart(report.midpoint_before, report.midpoint_after)
+    return (
+        f"The model half way between A and B is off by {before} in its logits, half way between A "
+        f"and the aligned B by {after}."
     )
-    return f"{text} {middle}"
 
 
 def _limits(report: AlignmentReport) -> str:
     if report.same_function == "broken":
-        nearer = float(np.mean(report.after)) < float(np.mean(report.before))
         done = (
             "this one brought the weights nearer"
-            if nearer
-            else "this one did not bring them nearer"
+            if distance(report).nearer
+            else "this one did not bring their weights, as they are stored, nearer"
         )
-        return f"No change of coordinates can make them equal; {done}."
+        return (
+            f"No change of coordinates can make them equal; {done}. Compared on "
+            f"{report.checked_on}."
+        )
     return f"Compared on {report.checked_on}."
 
 
@@ -184,6 +228,9 @@ def _spoiled(report: AlignmentReport) -> Verdict:
         f"{_found(report)} Its own logits moved by {error} of their size.",
         "broken",
         error,
+        what="B's own function, relative error",
+        about=RELATIVE,
+        basis=ALIGNED,
     )
 
 
@@ -192,17 +239,17 @@ def _share(difference: float | None, report: AlignmentReport) -> float:
 
 
 def share_of_coordinates(report: AlignmentReport) -> str:
-    """How much of the mean distance of the tensors went away with the coordinates."""
-    before, after = float(np.mean(report.before)), float(np.mean(report.after))
-    if before == 0:
+    """How much of the distance went away with the coordinates."""
+    found = distance(report)
+    if found.before == 0:
         return "The tensors are equal as they are: there is no distance to explain."
-    if after >= before:
+    if not found.nearer:
         return (
             "Aligning did not bring the tensors nearer: no distance was explained by coordinates."
         )
-    share = 1 - after / before
-    shown = f"{share:.1%}" if share < 0.9995 or after == 0 else "More than 99.9%"
-    return f"{shown} of the mean distance between the tensors was only a matter of coordinates."
+    share = 1 - found.after / found.before
+    shown = f"{share:.1%}" if share < 0.9995 or found.after == 0 else "More than 99.9%"
+    return f"{shown} of the distance was only a matter of coordinates."
 
 
 def unopened(a: ModelCard | None, b: ModelCard | None) -> Verdict:
@@ -210,5 +257,5 @@ def unopened(a: ModelCard | None, b: ModelCard | None) -> Verdict:
     which = "A and B" if a is None and b is None else ("A" if a is None else "B")
     return Verdict(
         "Nothing to compare yet.",
-        f"Not open: {which}. The card says why, or offers to open it.",
+        f"Not open: {which}. {WHY}",
     )

@@ -2,10 +2,10 @@
 
 import psutil
 
-from app.sentences.numbers import count, number, seconds, size
+from app.sentences.numbers import apart, count, number, seconds, size
 from engine.records import ModelCard
 
-__all__ = ["count", "describe", "memory", "number", "seconds", "size"]
+__all__ = ["apart", "count", "describe", "memory", "number", "seconds", "size"]
 
 
 def describe(card: ModelCard) -> tuple[str, ...]:

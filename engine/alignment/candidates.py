@@ -1,6 +1,6 @@
 """Orders of neurons from several scores, and which of them leaves the smallest distance."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -53,6 +53,7 @@ class Judged:
     cost: NeuronCost = "invariant"
     heard: Heard | None = None
     both: Both | None = None  # numbers of neurons, where they differ and layers are padded
+    still: Callable[[], Tensor | None] = lambda: None  # what each leaves as they stand, if known
 
 
 def best_neurons(
@@ -82,7 +83,7 @@ def best_neurons(
 
 def _best(group: Monomial, x: Rows, y: Rows, now: Element | None, how: Judged) -> Ordered:
     fine, heard, both = how.cost == "published", how.heard, how.both
-    known = None if heard or fine or both else certain(group, x, y, now)
+    known = None if heard or fine or both else certain(group, x, y, now, how.still)
     if known is not None:
         return known
     orders = list(_orders(group, x, y, how))
@@ -126,7 +127,13 @@ def _constant(group: Monomial, x: Rows, y: Rows) -> Float[Tensor, "n m"]:
     return (torch.as_tensor(mine)[:, None] + theirs) / 2
 
 
-def certain(group: Monomial, x: Rows, y: Rows, now: Element | None) -> Ordered | None:
+def certain(
+    group: Monomial,
+    x: Rows,
+    y: Rows,
+    now: Element | None,
+    still: Callable[[], Tensor | None] = lambda: None,
+) -> Ordered | None:
     """The best order and factors where a few rows of the gate prove that they are; else None.
 
     Tried are the present order and everyone's nearest by those rows. Without a gate the rows that
@@ -138,7 +145,8 @@ def certain(group: Monomial, x: Rows, y: Rows, now: Element | None) -> Ordered |
     few = part(x[mark]), part(y[mark])
     for order in _likely(*few, now):
         fit = isinstance(now, Ordered) or worth_factors(group, x, y, order)
-        found, left = paired(group, x, y, order, fit=fit)
+        known = None if fit or not _stands_still(order) else still()
+        found, left = paired(group, x, y, order, fit=fit, left=known)
         more = (part(x[mark], 4 * ROWS), part(y[mark], 4 * ROWS))
         if any(stands(one, _taken(other, order), left) for one, other in (few, more)):
             return found
@@ -147,13 +155,18 @@ def certain(group: Monomial, x: Rows, y: Rows, now: Element | None) -> Ordered |
 
 def worth_factors(group: Monomial, x: Rows, y: Rows, order: Int[Tensor, " n"]) -> bool:
     """Whether a sample of neurons says that factors take off more than `WORTH` of what is left."""
+    if not group.scales:
+        return False
     some = order[: max(1, len(order) // SAMPLE)]
-    few = {m: rows[:, : len(some)] for m, rows in x.items()}
-    still = torch.equal(some, torch.arange(len(some)))
-    theirs = {m: z[:, : len(some)] if still else z.index_select(1, some) for m, z in y.items()}
-    here = torch.arange(len(some))
-    (_, least), (_, left) = (paired(group, few, theirs, here, fit=fit) for fit in (True, False))
-    return float(left.sum() - least.sum()) > WORTH * float(left.sum())
+    apart = {
+        m: moments(
+            x[m][:, : len(some)], _taken(y[m], some), gap_only=m is Mark.RELABEL
+        )
+        for m in x
+    }  # fmt: skip
+    left = _left(apart)
+    least = left - _fitted(group, apart)[1]
+    return float(left.sum() - least.clamp(min=0).sum()) > WORTH * float(left.sum())
 
 
 def _likely(
@@ -165,9 +178,12 @@ def _likely(
         yield nearest
 
 
-def _taken(rows: Float[Tensor, "_ n"], order: Int[Tensor, " n"]) -> Float[Tensor, "_ n"]:
-    still = torch.equal(order, torch.arange(len(order)))
-    return rows if still else rows.index_select(1, order)
+def _stands_still(order: Int[Tensor, " n"]) -> bool:
+    return torch.equal(order, torch.arange(len(order)))
+
+
+def _taken(rows: Float[Tensor, "_ n"], order: Int[Tensor, " m"]) -> Float[Tensor, "_ m"]:
+    return rows[:, : len(order)] if _stands_still(order) else rows.index_select(1, order)
 
 
 def _solved(score: Float[Tensor, "_ _"], size: int) -> Int[Tensor, " n"]:
@@ -228,24 +244,41 @@ def with_factors(
 
 
 def paired(
-    group: Monomial, x: Rows, y: Rows, order: Int[Tensor, " n"], *, fit: bool = True
+    group: Monomial,
+    x: Rows,
+    y: Rows,
+    order: Int[Tensor, " n"],
+    *,
+    fit: bool = True,
+    left: Float[Tensor, " n"] | None = None,
 ) -> tuple[Ordered, Float[Tensor, " n"]]:
-    """The same with what each neuron of A leaves.
+    """The same with what each neuron of A leaves (`left`: what it leaves without a factor)."""
+    theirs = {m: _taken(rows, order) for m, rows in y.items()}
+    if not (fit and group.scales):
+        if left is None:
+            left = _left({m: moments(x[m], theirs[m], gap_only=True) for m in x})
+        return Ordered(order, torch.ones(len(order), dtype=torch.float64)), left
+    apart = {m: moments(x[m], theirs[m], gap_only=m is Mark.RELABEL) for m in x}
+    factor, taken = _fitted(group, apart)
+    return Ordered(order, factor), (_left(apart) - taken).clamp(min=0)
+
+
+def _left(apart: Rows) -> Float[Tensor, " n"]:
+    return torch.stack([z[0] for z in apart.values()]).sum(0)
+
+
+def _fitted(group: Monomial, apart: Rows) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    """The best factor of every neuron by its moments, and what that takes off.
 
     ‖a − z b‖² = ‖a − b‖² + 2 (1 − z) ⟨b, a − b⟩ + (1 − z)² ‖b‖² keeps its digits where a ≈ b.
     """
-    theirs = {m: _taken(rows, order) for m, rows in y.items()}
-    fit = fit and group.scales
-    found = {m: moments(x[m], theirs[m], gap_only=m is Mark.RELABEL or not fit) for m in x}
-    left = torch.stack([z[0] for z in found.values()]).sum(0)
-    if not fit:
-        return Ordered(order, torch.ones(len(order), dtype=torch.float64)), left
-    (gap_w, own_w, pull_w), (gap_r, own_r, pull_r) = found[Mark.WRITE], found[Mark.READ]
+    (gap_w, own_w, pull_w), (gap_r, own_r, pull_r) = apart[Mark.WRITE], apart[Mark.READ]
     near = bool((gap_w <= CLOSE * own_w).all() and (gap_r <= CLOSE * own_r).all())
     factor = (fit_factor_nearby if near else fit_factor)(
         own_w, own_r, own_w + pull_w, own_r + pull_r
     )
     z = factor if group.signs else factor.abs()
+    taken = torch.zeros_like(z)
     for one, own, pull in ((1 - z, own_w, pull_w), (1 - 1 / z, own_r, pull_r)):
-        left = left + 2 * one * pull + one.square() * own
-    return Ordered(order, z), left.clamp(min=0)
+        taken = taken - 2 * one * pull - one.square() * own
+    return z, taken

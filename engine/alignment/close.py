@@ -60,16 +60,27 @@ def chunks(x: Tensor, y: Tensor, axis: int = 0) -> Iterator[tuple[Tensor, Tensor
     yield from zip(x.split(step, axis), y.split(step, axis), strict=True)
 
 
+def apart(
+    x: Float[Tensor, "rows n"], y: Float[Tensor, "rows n"]
+) -> tuple[Float[Tensor, " rows"], Float[Tensor, " n"]]:
+    """‖x − y‖² of every row and of every column, both in one pass."""
+    squares = ((one - other).square() for one, other in chunks(x, y))
+    rows, columns = zip(*((sums(z.mT), sums(z)) for z in squares), strict=True)
+    return torch.cat(rows), torch.stack(columns).sum(0)
+
+
+def along(family: Family, name: str) -> tuple[str, ...]:
+    """The coordinate of every axis of a tensor; "" for a sum of several."""
+    return tuple(one.name if isinstance(one, Leg) else "" for one in family.row(name).axes)
+
+
 def gap(family: Family, name: str, x: Tensor, y: Tensor) -> Float[Tensor, " some"]:
     """‖x − y‖² by residual coordinate; one number where a tensor has no such axis of its own."""
-    axes = family.row(name).axes
-    where = [k for k, one in enumerate(axes) if isinstance(one, Leg) and one.name == "res"]
-    if len(where) != 1 or x.ndim != 2:
-        rest = (x - y).double().square()
-        return rest if where and x.ndim == 1 else rest.sum()[None]
-    squares = ((one - other).square() for one, other in chunks(x, y))
-    parts = [sums(z if where[0] else z.mT) for z in squares]
-    return torch.stack(parts).sum(0) if where[0] else torch.cat(parts)
+    words = along(family, name)
+    if words.count("res") == 1 and x.ndim == 2:
+        return apart(x, y)[words.index("res")]
+    rest = (x - y).double().square()
+    return rest if words == ("res",) else rest.sum()[None]
 
 
 def moments(

@@ -11,25 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine import assignment, network
+from engine import network, shared
 from engine.action import act
 from engine.alignment.differences import narrow, notes, on_common_ground
 from engine.alignment.matching import planted
 from engine.alignment.one_pass import common
 from engine.alignment.refinement import half
 from engine.alignment.solving import solve
+from engine.alignment.truth import negative, of, share_right, sought, unreachable
 from engine.alignment.widths import WORD, Facing
 from engine.axes import legs
 from engine.checkpoint import Checkpoint, require_same_group, save_checkpoint
-from engine.elements import Element, Mixed, Ordered, Turned
+from engine.elements import Element
 from engine.errors import Progress, Refused, part, silent
 from engine.questions import Align
 from engine.records import AlignmentReport, StageReport
 from engine.running import Given, Headless, at_random, from_text, logits
 from engine.symmetry import Symmetry
 
-NEAR = 1e-3
-"""Relative error up to which a continuous element counts as equal to the truth."""
 CHECKED = 256
 """Tokens on which the logits of A, B and aligned B are compared."""
 
@@ -81,6 +80,7 @@ def compare(
     require_same_group(a, b, but=(WORD,))
     b, stored = (c.spelled_like(a) for c in (b, given[1]))
     where, _ = network.device(asked.device), network.dtype(asked.dtype)
+    tokens = check_tokens(a, b, asked.text)
     began = time.perf_counter()
     solved = solve(a, b, asked, part(progress, 0, 0.6))
     g = solved.g
@@ -93,7 +93,7 @@ def compare(
         save_checkpoint(out, ((n, x) for n, x in stream if n in stored.headers), stored, kind)
         g.save(out / "symmetry.safetensors")
     try:
-        check = compare_logits(a, b, g, asked, part(progress, 0.8, 1))
+        check = compare_logits(a, b, g, asked, tokens, part(progress, 0.8, 1))
     except Headless:
         check = LogitCheck()
     truth = planted(a, b)
@@ -106,11 +106,11 @@ def compare(
         using=asked.using,
         signs=asked.signs,
         width=a.family.sizes(a.config)["res"],
-        flipped=_negative(residual) or 0,
-        recovered=share_right(g, truth, "res"),
+        flipped=negative(residual) or 0,
+        recovered=share_right(g, truth, "res", of(g, "res")),
         unreachable=None if asked.signs else unreachable(solved.pooled, truth),
         stages=tuple(
-            stage(g, truth, distances, solved.margins, n)
+            stage(g, truth, distances, solved.margins, n, sought(g, n, asked))
             for n in a.family.free
             if n in solved.margins
         ),
@@ -129,7 +129,7 @@ def compare(
         steps=solved.steps,
         sweeps=solved.sweeps,
         midpoints=solved.midpoints,
-        notes=notes(*given, continuous=g.continuous),
+        notes=(*notes(*given, continuous=g.continuous), *solved.notes),
         norms=np.sqrt(rows[:, 0]).astype(np.float32),
     )
     return report, g
@@ -148,11 +148,10 @@ class LogitCheck:
 
 
 def compare_logits(
-    a: Checkpoint, b: Checkpoint, g: Symmetry, asked: Align, progress: Progress = silent
+    a: Checkpoint, b: Checkpoint, g: Symmetry, asked: Align, given: Given, progress: Progress
 ) -> LogitCheck:
     """The same tokens through A, B, g · B and both means, one model in memory at a time."""
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
-    given = check_tokens(a, b, asked.text)
     known = min(map(classes, (a, b)))
     sources: tuple[tuple[str, Checkpoint, Callable[[str], Tensor]], ...] = (
         (a.name, a, a.read),
@@ -192,10 +191,16 @@ def _largest(x: Tensor) -> float:
 
 
 def check_tokens(a: Checkpoint, b: Checkpoint, text: str) -> Given:
-    """The text's first tokens; random ids where A has no tokenizer to read it with."""
+    """The text's first tokens that both know; random ids where nobody named a text.
+
+    That is, where A has no tokenizer for it, or both know no whole window. Errors: Refused for what
+    the user named, as `engine.shared.shared`.
+    """
     try:
-        return from_text(a, text, CHECKED)
+        return from_text(a, text, CHECKED, b)
     except Refused:
+        if shared.named(text):
+            raise
         return at_random(min(a, b, key=classes), 2, CHECKED // 2)
 
 
@@ -205,80 +210,29 @@ def classes(checkpoint: Checkpoint) -> int:
     return sizes.get("tok", sizes.get("cls", 0))
 
 
-def unreachable(correlation: np.ndarray, truth: Symmetry | None) -> float:
-    """Share of coordinates that no matching without signs can get right: those whose sign is −.
-
-    By the truth where it is known, otherwise by the sign-marginalised matching.
-    """
-    residual = truth.elements.get("res") if truth else None
-    if isinstance(residual, Ordered):
-        return float((residual.scale < 0).double().mean())
-    return float((assignment.match(correlation, absolute=True).sign < 0).mean())
-
-
 def stage(
     g: Symmetry,
     truth: Symmetry | None,
     distances: Distances,
     margins: Mapping[str, Sequence[float]],
     name: str,
+    elements: Mapping[str, Element],
 ) -> StageReport:
-    """One coordinate's row of the report."""
+    """One coordinate's row of the report; `elements` are all that were sought, by key."""
     carriers = [
         number
         for number, tensor in enumerate(distances.names)
         if any(leg.name == name for leg in legs(g.family.row(tensor).axes))
     ]
     before, after = distances.relative(carriers)
-    elements = of(g, name)
-    flips = [_negative(element) for element in elements.values()]
+    flips = [negative(element) for element in elements.values()]
+    leads = [margin for margin in margins[name] if np.isfinite(margin)]
     return StageReport(
         coordinate=name,
         solved=len(elements),
-        right=share_right(g, truth, name),
-        margin=min(margins[name]) if margins[name] else None,
+        right=share_right(g, truth, name, elements),
+        margin=min(leads, default=None),
         flipped=sum(f for f in flips if f is not None) if None not in flips else None,
         before=before,
         after=after,
     )
-
-
-def of(g: Symmetry, name: str) -> dict[str, Element]:
-    """The elements of one coordinate, by key."""
-    return {key: e for key, e in g.elements.items() if key.rpartition(".")[2] == name}
-
-
-def _negative(element: Element | None) -> int | None:
-    return int((element.scale < 0).sum()) if isinstance(element, Ordered) else None
-
-
-def share_right(g: Symmetry, truth: Symmetry | None, name: str) -> float | None:
-    """Share of one coordinate's numbers that equal the truth's; None where no truth is known.
-
-    Indices must be equal; factors and matrix entries within 1e-3 of the element's largest.
-    """
-    if truth is None or not of(g, name):
-        return None
-    sizes = g.family.sizes(g.config)
-    right = [
-        _equal(found, truth.elements.get(key) or _identity(g, name, sizes))
-        for key, found in of(g, name).items()
-    ]
-    return float(torch.cat(right).double().mean())
-
-
-def _identity(g: Symmetry, name: str, sizes: Mapping[str, int]) -> Element:
-    return g.family.coordinates[name].group.identity(sizes[name], g.family.batch(name, sizes))
-
-
-def _equal(found: Element, truth: Element) -> Tensor:
-    match found, truth:
-        case Ordered(), Ordered():
-            near = (found.scale / truth.scale - 1).abs() <= NEAR
-            return ((found.permutation == truth.permutation) & near).flatten()
-        case Turned(), Turned():
-            return ((found.z / truth.z - 1).abs() <= NEAR).flatten()
-        case Mixed(), Mixed():
-            largest = truth.matrix.abs().amax((-2, -1), keepdim=True)
-            return ((found.matrix - truth.matrix).abs() <= NEAR * largest).flatten()
-    raise TypeError(f"elements of two kinds: {type(found).__name__}, {type(truth).__name__}")

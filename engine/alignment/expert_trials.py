@@ -88,7 +88,7 @@ def runs(both: Pair, asked: Experts) -> Runs | None:
     A is run in the form that its layer is compared in (`folded`): the same function, so that in a
     coarse dtype nothing but a change itself counts.
     """
-    given = trials.inputs(both.a, asked)
+    given = trials.inputs(both.a, both.b, asked)
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
     own = {name: both.a.read(name) for name in both.a.headers}
     still = Runs(both, given, where, kind, own)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from engine import network, texts
+from engine import network, shared, texts
 from engine.activations import Correlation, trunk
 from engine.alignment.heads import gather
 from engine.alignment.listening import BATCH, places
@@ -166,7 +166,7 @@ def hear(
         *_spelled(both.a, ids),
         places=(tops[0].places.int().numpy(), tops[1].places.int().numpy()),
         values=(tops[0].values.numpy(), tops[1].values.numpy()),
-        what=f"{ids.numel():,} tokens of {texts.describe(both.a, asked.text)}",
+        what=f"{ids.numel():,} tokens of {texts.describe(both.a, asked.text, ids.numpy())}",
     )
     if asked.using != "activations":
         return Heard(words, np.zeros((0, 0), np.float32), (np.zeros(0), np.zeros(0)))
@@ -196,15 +196,9 @@ def common_windows(both: Models, asked: Neurons | AllNeurons) -> tuple[Ids, tupl
     Errors: Refused for models of images, and where there is no text or no window is left.
     """
     if both.a.family.inputs == "pixels":
-        raise Refused(f"{both.a.name} reads images, and there is no text to run it on.")
-    ids = torch.from_numpy(texts.tokens(both.a, asked.text, asked.tokens))
-    known = min(c.family.sizes(c.config)["tok"] for c in (both.a, both.b))
-    kept = ids[(ids < known).all(1)]
-    if not len(kept):
-        raise Refused(f"No window of the text has only tokens that {both.b.name} knows too.")
-    gone = len(ids) - len(kept)
-    note = f"{gone} windows of the text have tokens that only A knows, and were left out."
-    return kept, (note,) if gone else ()
+        raise Refused(f"{both.a.name} reads images, and neurons are heard on texts only.")
+    ids, gone = shared.shared(both.a, both.b, asked.text, asked.tokens)
+    return torch.from_numpy(ids), (f"{gone}.",) if gone else ()
 
 
 def sites(both: Models, number: int, expert: int | None, partner: int | None) -> Iterator[Site]:

@@ -194,20 +194,21 @@ def fit_products(
 
 
 def _descended(data: Products, m: Tensor, steps: int) -> Tensor:
-    """Gauss–Newton with the longest of a few steps that helps; what stands still is left alone."""
+    """Gauss–Newton with the best of a few steps, all tried at once; what stands still is left."""
     lead, size = m.shape[:-2], m.shape[-1]
     data = Products(*(x.expand(m.shape).reshape(-1, size, size) for x in vars(data).values()))
     m = m.reshape(-1, size, size).clone()
-    moving = torch.arange(len(m))
+    cost, moving = mixing_cost(data, m), torch.arange(len(m))
+    lengths = torch.tensor(_LENGTHS, dtype=m.dtype)[:, None, None, None]
     for _ in range(steps):
         here = Products(*(x[moving] for x in vars(data).values()))
-        before = best = m[moving]
-        step = _newton_step(here, before) @ before
-        for length in _LENGTHS:
-            best = _lower(here, best, before + length * step)
-        m[moving] = best
-        old = mixing_cost(here, before)
-        moving = moving[old - mixing_cost(here, best) > _GAIN * old.abs()]
+        before, old = m[moving], cost[moving]
+        tried = before + lengths * (_newton_step(here, before) @ before)
+        least, which = mixing_cost(here, tried).min(0)
+        best = tried[which, torch.arange(len(moving))]
+        m[moving] = torch.where((least < old)[:, None, None], best, before)
+        cost[moving] = torch.minimum(least, old)
+        moving = moving[old - cost[moving] > _GAIN * old.abs()]
         if not len(moving):
             break
     return m.reshape(*lead, size, size)

@@ -247,12 +247,12 @@ def match_heads(cost: Float[Tensor, "grp head grp2 head2"]) -> HeadMatch:
     return HeadMatch(
         Ordered(torch.from_numpy(outer), torch.ones(groups, dtype=torch.float64)),
         Ordered(order, torch.ones(groups, heads, dtype=torch.float64)),
-        _margin(table, outer, order.numpy()),
+        lead(table, outer, order.numpy()),
     )
 
 
-def _margin(table: np.ndarray, outer: np.ndarray, inner: np.ndarray) -> float:
-    """The smallest gap, over heads, between the chosen partner and the best other head."""
+def lead(table: np.ndarray, outer: np.ndarray, inner: np.ndarray) -> float:
+    """The smallest relative gap, over heads, between the chosen partner and the best other one."""
     groups, heads = table.shape[:2]
     if groups * heads == 1:
         return float("inf")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from engine import network, texts
+from engine import network, shared, texts
 from engine.action import act
 from engine.activations import correlate_streams, depths
 from engine.alignment.differences import on_common_ground
@@ -19,6 +19,7 @@ from engine.assignment import match
 from engine.checkpoint import Checkpoint, require_same_group
 from engine.elements import Ordered
 from engine.errors import Progress, Refused, part, silent
+from engine.prepared import is_prepared
 from engine.questions import Align, Match
 from engine.records import Assignment, ResidualMatch, Truth
 from engine.symmetry import Symmetry, load
@@ -34,17 +35,17 @@ def residual_correlation(
         if isinstance(asked, Align):
             return start_from_embedding(a, b)[None]
         return correlation_of_weights(a, b, progress)
-    if a.family.inputs == "pixels":
+    if a.family.inputs == "pixels" and not is_prepared(asked.text):
         raise Refused(
             f"{a.name} reads images, and there is no text to run it on: match by the weights "
-            "(--using weights)."
+            "(--using weights), or give images (--inputs FILE)."
         )
     progress(0.0, "reading the text")
-    ids = texts.tokens(a, asked.text, asked.tokens)
+    given, _ = shared.given(a, b, asked.text, asked.tokens)
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
     models = [network.load(c, where, kind) for c in (a, b)]
     special = texts.special(a)
-    return correlate_streams(models, (a.family, b.family), ids, special, progress=progress)
+    return correlate_streams(models, (a.family, b.family), given, special, progress=progress)
 
 
 def match_residual(

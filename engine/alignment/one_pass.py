@@ -83,10 +83,12 @@ def common(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return x[shared], y[shared]
 
 
-def layer_tensors(checkpoint: Checkpoint, layer: int | None) -> dict[str, Tensor]:
+def layer_tensors(
+    checkpoint: Checkpoint, layer: int | None, *, mapped: bool = False
+) -> dict[str, Tensor]:
     """The tensors of one layer (None: those of no layer)."""
-    family = checkpoint.family
-    return {n: checkpoint.read(n) for n in checkpoint.headers if family.row(n).layer == layer}
+    names = (n for n in checkpoint.headers if checkpoint.family.row(n).layer == layer)
+    return {n: checkpoint.read(n, mapped=mapped) for n in names}
 
 
 def align(
@@ -163,10 +165,14 @@ def took(
     *,
     margin: float | None = None,
 ) -> LayerStage:
-    """What a change of some coordinates did to the distance of one layer from A's."""
+    """What a change of some coordinates did to the distance of one layer from A's.
+
+    `margin` is infinite where there is one alone, and none is left to lead.
+    """
     (one, own), (other, _) = (apart(family, a, b, names) for b in (before, after))
     first, last = (float(np.sqrt(gap / max(own, 1e-300))) for gap in (one, other))
-    return LayerStage(layer, " ".join(names), first, last, margin, one - other)
+    lead = margin if margin is not None and np.isfinite(margin) else None
+    return LayerStage(layer, " ".join(names), first, last, lead, one - other)
 
 
 def apart(family: Family, a: Tensors, b: Tensors, names: Collection[str]) -> tuple[float, float]:

@@ -13,7 +13,15 @@ from torch import Tensor
 
 from engine.action import act
 from engine.alignment.candidates import Heard, Judged, best_neurons
-from engine.alignment.close import gap, heads_stand, mixed_nearby, turned_nearby, worth_turning
+from engine.alignment.close import (
+    along,
+    apart,
+    gap,
+    heads_stand,
+    mixed_nearby,
+    turned_nearby,
+    worth_turning,
+)
 from engine.alignment.heads import bilinear, turning
 from engine.alignment.one_pass import stages
 from engine.alignment.stages import Solver, solve_mixing
@@ -94,7 +102,30 @@ class Scene:
             order = torch.arange(self.sizes[WORD]) if self.order is None else self.order
             places = torch.where(both_have(order, self.both), torch.arange(len(order)), -1)
             x, y = (placed(self.family, self.sizes, name, z, places) for z in (x, y))
+        elif "res" in (words := along(self.family, name)) and WORD in words:
+            return self._apart(name)[words.index("res")]
         return gap(self.family, name, x, y)
+
+    def neurons_left(self) -> Tensor | None:
+        """‖a − b‖² of every neuron as both models stand; None where a tensor holds more of them."""
+        found = []
+        for name in self.a:
+            words = along(self.family, name)
+            if WORD in words and len(words) == 2:
+                found.append(self._apart(name)[words.index(WORD)])
+            elif self.carries(name, {WORD}):
+                return None
+        return torch.stack(found).sum(0)
+
+    def _apart(self, name: str) -> tuple[Tensor, Tensor]:
+        """‖A_t − B_t‖² of every row and every column of a matrix, computed once."""
+        if name not in self._known:
+            self._known[name] = apart(self.a[name], self.b[name])
+        return self._known[name]
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[Tensor, Tensor]]:
+        return {}
 
     def carries(self, tensor: str, names: Collection[str]) -> bool:
         """Whether a tensor has one of some coordinates on an axis or in its name."""
@@ -111,7 +142,7 @@ class Scene:
 
     def _find(self, names: tuple[str, ...], solver: Solver, now: Mapping[str, Element]) -> Find:
         if set(names) <= {"ffn", "sffn"}:
-            mine = Judged(self.cost, self.heard, self.both)
+            mine = Judged(self.cost, self.heard, self.both, self.neurons_left)
             how = mine if names == (WORD,) else Judged(self.cost)
             return partial(best_neurons, word=names[0], now=now.get(names[0]), how=how)
         if set(names) <= {"val", "qk"} and self.stage2 == "full":

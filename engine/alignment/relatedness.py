@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 from scipy.stats import t as student
 from torch import Tensor
 
-from engine import network, texts
+from engine import network, shared, texts
 from engine.activations import Correlation, residual_stream
 from engine.agreement import differences
 from engine.alignment.comparison import check_tokens, classes
@@ -94,14 +94,15 @@ def require_one_stream(a: Checkpoint, b: Checkpoint) -> None:
     if a.family != b.family:
         kinds = [str(c.config["model_type"]) for c in (a, b)]
         raise Refused(
-            f"{a.name} is {kinds[0]} and {b.name} is {kinds[1]}: neurons are compared within one "
-            "architecture only."
+            f"Whether {a.name} and {b.name} are related cannot be tested: neurons are compared "
+            f"within one architecture only, and they are {kinds[0]} and {kinds[1]}."
         )
     width = [c.family.sizes(c.config)["res"] for c in (a, b)]
     if width[0] != width[1]:
         raise Refused(
-            f"The residual stream of {a.name} has {width[0]} coordinates and that of {b.name} "
-            f"{width[1]}: neurons are compared within one width only."
+            f"Whether {a.name} and {b.name} are related cannot be tested: neurons are compared "
+            f"within one width of the residual stream only, and theirs have {width[0]} and "
+            f"{width[1]} coordinates."
         )
 
 
@@ -119,24 +120,23 @@ def verdict(
 def alignments(
     a: Checkpoint, b: Checkpoint, asked: Related
 ) -> Iterator[tuple[Coordinates, Ordered | None]]:
-    """Residual alignments, the cheapest first; activations only where a text can be read."""
+    """Residual alignments, the cheapest first; activations only where a text can be read.
+
+    Errors: Refused for a text or for inputs that the user named and that cannot be read.
+    """
     yield "as they stand", None
     yield "embedding", residual(a.family, start_from_embedding(a, b))[0]
     try:
-        found = ends(a, b, asked)
+        given, _ = shared.given(a, b, asked.text, asked.tokens)
     except Refused:
+        if shared.named(asked.text):
+            raise
         return
-    yield "activations", residual(a.family, found)[0]
+    yield "activations", residual(a.family, ends(a, b, asked, given))[0]
 
 
-def ends(a: Checkpoint, b: Checkpoint, asked: Related) -> Float[np.ndarray, "d d"]:
-    """C of the first and the last stream together, so that depths may differ.
-
-    Errors: Refused for models of images and where A has no tokenizer for the text.
-    """
-    if a.family.inputs == "pixels":
-        raise Refused(f"{a.name} reads images, and there is no text to run it on.")
-    ids = texts.tokens(a, asked.text, asked.tokens)
+def ends(a: Checkpoint, b: Checkpoint, asked: Related, ids: np.ndarray) -> Float[np.ndarray, "d d"]:
+    """C of the first and the last stream together, so that depths may differ."""
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
     models = [network.load(c, where, kind) for c in (a, b)]
     found = [Correlation(), Correlation()]
@@ -268,15 +268,13 @@ def placed(score: Float[np.ndarray, "deep shallow"]) -> Int[np.ndarray, " shallo
 
 
 def apart(a: Checkpoint, b: Checkpoint) -> float | None:
-    """The largest relative distance of any tensor as the files stand; None if they differ."""
-    if a.headers.keys() != b.headers.keys():
+    """The largest relative distance of any tensor as the files stand; None for other shapes."""
+    if {n: h.shape for n, h in a.headers.items()} != {n: h.shape for n, h in b.headers.items()}:
         return None
     return max(_relative(a.read(name), b.read(name)) for name in a.headers)
 
 
 def _relative(x: Tensor, y: Tensor) -> float:
-    if x.shape != y.shape:
-        return math.inf
     gap, own = ((z.double().square().sum()).sqrt() for z in (x.double() - y.double(), x))
     return float(gap / own.clamp(min=1e-300))
 

@@ -1,7 +1,7 @@
 """The gauge that an alignment asks for: each coordinate once, or sweeps, then a refinement."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 
 import numpy as np
@@ -9,9 +9,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from engine import network, texts
+from engine import network, shared, texts
 from engine.action import act
+from engine.alignment.descent import Descent, Listened
 from engine.alignment.listening import correlate_neurons
+from engine.alignment.margins import margins
 from engine.alignment.matching import residual_correlation
 from engine.alignment.one_pass import (
     align,
@@ -22,11 +24,12 @@ from engine.alignment.one_pass import (
 )
 from engine.alignment.refinement import midpoints, refine
 from engine.alignment.stages import STAGES
-from engine.alignment.sweeps import Descent, Listened, Start, descend
+from engine.alignment.starting import Fate, sentences
+from engine.alignment.sweeps import Start, gauge, lowest
 from engine.alignment.watching import Watch
 from engine.alignment.widths import Facing, widths
 from engine.checkpoint import Checkpoint
-from engine.errors import Progress, Refused, part, silent
+from engine.errors import Brief, Progress, Refused, part, silent
 from engine.questions import Align
 from engine.records import LayerStage, Midpoint, Sweep
 from engine.symmetry import Symmetry, words
@@ -41,6 +44,8 @@ REFINED = "refined"
 """What the steps of a refinement are called, which moves several coordinates at once."""
 Begun = Callable[[], np.ndarray]
 """A correlation that is computed when it is asked for."""
+SWEPT = ("restarts", "mix", "neurons")
+"""What a question says that only sweeps read."""
 NOISE = 0.3
 """Of a perturbed start, in units of the correlation's own spread."""
 
@@ -55,6 +60,7 @@ class Solution:
     steps: tuple[LayerStage, ...]
     sweeps: tuple[Sweep, ...] = ()
     midpoints: tuple[Midpoint, ...] = ()
+    notes: tuple[str, ...] = ()  # of starts that were left out, and of those that ended early
 
     @property
     def pooled(self) -> np.ndarray:
@@ -83,20 +89,29 @@ def solve(a: Checkpoint, b: Checkpoint, asked: Align, progress: Progress = silen
 
 
 def require_sound(a: Checkpoint, b: Checkpoint, asked: Align) -> None:
-    """Refused, before any work, for numbers out of range and a part of what is solved together."""
-    if not 0 <= asked.mix < 1:
-        raise Refused(
-            f"mix is {asked.mix:g}: the weight of activations beside weights is from 0 to below 1."
-        )
-    for name in ("sweeps", "restarts", "refine"):
-        if (number := getattr(asked, name)) < 0:
-            raise Refused(f"{name} is {number}: give 0 or more.")
+    """Refused, before any work, for numbers out of range and a part of what is solved together.
+
+    Also for what only sweeps read, where there are none.
+    """
+    asked.require()
+    require_sweeps(asked)
     if asked.refine and (both := widths(a, b)):
         raise Refused(
             f"{a.name} has {both[0]} neurons in each layer and {b.name} {both[1]}: a refinement "
             "needs as many in both; align without it."
         )
     require_whole_stages(words(a.family, asked.only) & a.family.carried(b.headers), a.family)
+
+
+def require_sweeps(asked: Align) -> None:
+    """Refused for what only sweeps read, where there are none."""
+    usual = {one.name: one.default for one in fields(asked)}
+    unread = [name for name in SWEPT if getattr(asked, name) != usual[name]]
+    if unread and not asked.sweeps:
+        raise Refused(
+            f"--{unread[0]} {getattr(asked, unread[0])} needs sweeps, and there are none: give "
+            "--sweeps, for instance 12."
+        )
 
 
 def once(
@@ -118,11 +133,19 @@ def swept(
     chosen = words(a.family, asked.only) & a.family.carried(b.headers)
     task = Descent(a, b, asked, chosen, occurring(a, asked), heard)
     begun = starts(a, b, asked, pooled, heard)
-    g, rows = descend(task, begun, part(progress, 0.2, 1), seen.sweeps.append)
-    margins = {name: () for name in a.family.free if name in chosen}
-    seen.steps.extend(explained(a, b, g))
+    told: list[Fate] = []
+    end, rows = lowest(task, begun, part(progress, 0.2, 0.9), seen.sweeps.append, told.append)
+    g, sure = gauge(task, end), margins(task, end, part(progress, 0.9, 1))
+    seen.steps.extend(explained(a, b, g, sure))
     progress(1, "all sweeps are done")
-    return Solution(g, pooled, margins, tuple(seen.steps), rows)
+    by_name = {
+        name: [x for key, x in sure.items() if key.rpartition(".")[2] == name]
+        for name in a.family.free
+        if name in chosen
+    }
+    return Solution(
+        g, pooled, by_name, tuple(seen.steps), rows, notes=tuple(sentences(told, asked.sweeps))
+    )
 
 
 def starts(
@@ -159,7 +182,7 @@ def listened(
         stream = pooled()
     if not asked.mix:
         return Listened(stream)
-    ids = torch.from_numpy(texts.tokens(a, asked.text, asked.tokens))
+    ids = torch.from_numpy(shared.shared(a, b, asked.text, asked.tokens)[0])
     where, kind = network.device(asked.device), network.dtype(asked.dtype)
     models = [network.load(c, where, kind) for c in (a, b)]
     neurons = correlate_neurons(models, a.family, ids, texts.special(a), part(progress, 0.5, 1))
@@ -169,7 +192,8 @@ def listened(
 def occurring(a: Checkpoint, asked: Align) -> Tensor | None:
     """The token ids that occur in the text; None where it shows too little of the vocabulary.
 
-    A row of the embedding that no training text used says nothing about coordinates.
+    A row of the embedding that no training text used says nothing about coordinates. Errors:
+    Refused for a text that the user named and that cannot be read, but not for a short one.
     """
     size = a.family.sizes(a.config).get("tok")
     if not size or a.family.inputs == "pixels":
@@ -178,13 +202,22 @@ def occurring(a: Checkpoint, asked: Align) -> Tensor | None:
         seen = torch.from_numpy(
             np.unique(texts.tokens(a, asked.text, max(asked.tokens, TRAINED[-1])))
         )
+    except Brief:
+        return None
     except Refused:
+        if shared.named(asked.text):
+            raise
         return None
     return seen if len(seen) >= COVERED * size else None
 
 
-def explained(a: Checkpoint, b: Checkpoint, g: Symmetry) -> list[LayerStage]:
-    """What each coordinate of a gauge takes off the distance, layer by layer, residual first."""
+def explained(
+    a: Checkpoint, b: Checkpoint, g: Symmetry, sure: Mapping[str, float] | None = None
+) -> list[LayerStage]:
+    """What each coordinate of a gauge takes off the distance, layer by layer, residual first.
+
+    `sure`: the smallest margin of every index set, by key.
+    """
     found = []
     every = (("res",), *(names for names, _ in STAGES))
     facing = Facing(a, b, g)
@@ -197,7 +230,8 @@ def explained(a: Checkpoint, b: Checkpoint, g: Symmetry) -> list[LayerStage]:
             if step:
                 mine = {n: act(replace(g, elements=step), n, mine.__getitem__) for n in mine}
                 before, seen = seen, {n: facing.cut(n, x) for n, x in mine.items()}
-                found.append(took(a.family, layer, names, theirs, before, seen))
+                margin = (sure or {}).get(a.family.key(names[0], layer))
+                found.append(took(a.family, layer, names, theirs, before, seen, margin=margin))
     return found
 
 
@@ -207,14 +241,14 @@ def _word(key: str, layer: int | None) -> str:
     return name if not prefix or prefix == f"layers.{layer}" else ""
 
 
-def long_text(a: Checkpoint, asked: Align) -> Int[Tensor, "windows length"]:
-    """The longest of the wanted texts; Refused as for `engine.texts.tokens` if even the last is."""
+def long_text(a: Checkpoint, b: Checkpoint, asked: Align) -> Int[Tensor, "windows length"]:
+    """The longest of the wanted texts. Errors: Refused as `engine.shared.shared`, for the last."""
     for count in TRAINED:
         try:
-            return torch.from_numpy(texts.tokens(a, asked.text, count + JUDGED))
-        except Refused:
+            return torch.from_numpy(shared.shared(a, b, asked.text, count + JUDGED)[0])
+        except Brief:
             continue
-    return torch.from_numpy(texts.tokens(a, asked.text, asked.tokens))
+    return torch.from_numpy(shared.shared(a, b, asked.text, asked.tokens)[0])
 
 
 def refined(
@@ -222,7 +256,7 @@ def refined(
 ) -> Solution:
     """The continuous part refined, beside the same from the identity, on text not seen before."""
     where = network.device(asked.device)
-    ids = long_text(a, asked)
+    ids = long_text(a, b, asked)
     cut = max(1, min(len(ids) // 4, JUDGED // ids.shape[1]))
     still = replace(first.g, elements={})
     seen.losses += [[], []]

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from engine.action import correlate
@@ -40,13 +41,19 @@ class Solved:
 
 
 def solve_experts(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
-    """Experts by their rows of the router, a vector common to all rows left out."""
+    """Experts by `expert_score`."""
+    score = expert_score(family, sizes, a, b).numpy()
+    order = solve(score)[0]
+    ones = torch.ones(len(order), dtype=torch.float64)
+    margin = float(margins(score, order).min())
+    return Solved({"exp": Ordered(torch.from_numpy(order), ones)}, margin)
+
+
+def expert_score(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Float[Tensor, "n n"]:
+    """Minus the relative ‖r_i − r_j‖² of rows of the router, a vector common to all left out."""
     x, y = (gather(family, sizes, router(family, tensors), "exp")[Mark.WRITE] for tensors in (a, b))
     x, y = (z - z.mean(-1, keepdim=True) for z in (x, y))
-    score = -_distances(x.mT @ y, x.square().sum(-2), y.square().sum(-2)).numpy()
-    order = torch.from_numpy(solve(score)[0])
-    ones = torch.ones(len(order), dtype=torch.float64)
-    return Solved({"exp": Ordered(order, ones)}, _smallest(score, order))
+    return -relative(_distances(x.mT @ y, x.square().sum(-2), y.square().sum(-2)))
 
 
 def router(family: Family, tensors: Tensors) -> Tensors:
@@ -103,14 +110,8 @@ def pair_neurons(group: Monomial, x: Mapping[Mark, Tensor], y: Mapping[Mark, Ten
     out are compared as they are. The factor multiplies up and divides down (`fit_factor`, real).
     Where A and B have unequal numbers (rows as columns, [_, n] and [_, m]), the fewer are matched.
     """
-    inner = {mark: x[mark].mT @ y[mark] for mark in x}
-    own = [{mark: rows.square().sum(-2) for mark, rows in z.items()} for z in (x, y)]
-    direct = [m for m in x if m is Mark.RELABEL or not group.scales]
-    terms = [_distances(inner[m], own[0][m], own[1][m]) for m in direct]
-    if group.scales:
-        whole = [z[Mark.WRITE] * z[Mark.READ] for z in own]
-        terms.append(_distances(inner[Mark.WRITE] * inner[Mark.READ], *whole))
-    score = -torch.stack([relative(term) for term in terms]).sum(0).numpy()
+    inner, own = _products(x, y)
+    score = _score(group, inner, own).numpy()
     rows, columns = matching(score)
     factor = torch.ones(len(rows), dtype=torch.float64)
     if group.scales:
@@ -122,8 +123,23 @@ def pair_neurons(group: Monomial, x: Mapping[Mark, Tensor], y: Mapping[Mark, Ten
     return Pairs(rows, columns, factor if group.signs else factor.abs(), margin)
 
 
-def _smallest(score: np.ndarray, order: Tensor) -> float:
-    return float(margins(score, order.numpy()).min())
+def neuron_score(group: Monomial, x: Rows, y: Rows) -> Float[Tensor, "n m"]:
+    """Minus the relative d(i, j) of `pair_neurons`."""
+    return _score(group, *_products(x, y))
+
+
+def _products(x: Rows, y: Rows) -> tuple[Rows, tuple[Rows, ...]]:
+    own = ({mark: rows.square().sum(-2) for mark, rows in z.items()} for z in (x, y))
+    return {mark: x[mark].mT @ y[mark] for mark in x}, tuple(own)
+
+
+def _score(group: Monomial, inner: Rows, own: tuple[Rows, ...]) -> Tensor:
+    direct = [m for m in inner if m is Mark.RELABEL or not group.scales]
+    terms = [_distances(inner[m], own[0][m], own[1][m]) for m in direct]
+    if group.scales:
+        whole = [z[Mark.WRITE] * z[Mark.READ] for z in own]
+        terms.append(_distances(inner[Mark.WRITE] * inner[Mark.READ], *whole))
+    return -torch.stack([relative(term) for term in terms]).sum(0)
 
 
 def _distances(inner: Tensor, own_a: Tensor, own_b: Tensor) -> Tensor:
@@ -158,10 +174,16 @@ def head_terms(
     return torch.stack(parts).sum(0), value_output
 
 
+def head_cost(
+    family: Family, sizes: Sizes, a: Tensors, b: Tensors
+) -> Float[Tensor, "grp head grp2 head2"]:
+    """The sum of both terms of the cost, each relative to its mean."""
+    return torch.stack([relative(cost) for cost in head_terms(family, sizes, a, b)]).sum(0)
+
+
 def solve_heads(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
-    """Groups and heads by the sum of both terms of the cost, each relative to its mean."""
-    terms = head_terms(family, sizes, a, b)
-    found = match_heads(torch.stack([relative(cost) for cost in terms]).sum(0))
+    """Groups and heads by `head_cost`."""
+    found = match_heads(head_cost(family, sizes, a, b))
     return Solved({"grp": found.grp, "head": found.head}, found.margin)
 
 

@@ -62,7 +62,7 @@ class Standing:
         return self.score is None and self.sketch is not None and self.sketch.stands(signs=signs)
 
 
-def _rows(scene: Scene) -> list[tuple[Tensor, Tensor]]:
+def signed_rows(scene: Scene) -> list[tuple[Tensor, Tensor]]:
     """The signed rows of both models over the residual coordinates, tensor by tensor."""
     found = []
     for name, x in scene.a.items():
@@ -77,7 +77,8 @@ def _sketched(solved: Outcome, size: int) -> Sketch:
     nothing = torch.zeros(size, dtype=torch.float64)
     left = sum((x for x in solved.left.values() if len(x) == size), nothing)
     rows = [
-        [part(z, max(ROWS, len(z) // THIN)).float() for z in pair] for pair in _rows(solved.there)
+        [part(z, max(ROWS, len(z) // THIN)).float() for z in pair]
+        for pair in signed_rows(solved.there)
     ]
     if not rows:
         return Sketch(left, torch.zeros(size, size), torch.zeros(2, size))
@@ -86,5 +87,5 @@ def _sketched(solved: Outcome, size: int) -> Sketch:
 
 
 def _correlation(scene: Scene, size: int) -> Float[Tensor, "d d"]:
-    parts = [(x.mT @ y).double() for x, y in _rows(scene)]
+    parts = [(x.mT @ y).double() for x, y in signed_rows(scene)]
     return sum(parts, torch.zeros(size, size, dtype=torch.float64))

@@ -12,135 +12,29 @@ does not rise. A smaller distance of weights is no promise of a smaller barrier:
 or descended by `engine.alignment.refinement`.
 """
 
-import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.alignment.candidates import Heard
-from engine.alignment.one_pass import common, layer_tensors, require_whole_stages, residual
+from engine.alignment.descent import Descent, State
+from engine.alignment.one_pass import require_whole_stages, residual
 from engine.alignment.proposals import Scene, solve_layer, square
 from engine.alignment.standing import Standing
-from engine.alignment.widths import WORD, Both, own_order, padded, wider, widths
-from engine.axes import Leg, Mark, legs
-from engine.checkpoint import Checkpoint
+from engine.alignment.starting import Fate
+from engine.alignment.widths import WORD, own_order, wider
 from engine.elements import Element, Ordered
 from engine.errors import Progress, part, silent
-from engine.family import Family
-from engine.folding import HEADS, NEURONS, canonical
-from engine.questions import Align
 from engine.records import Sweep
 from engine.symmetry import Symmetry
 
-Tensors = Mapping[str, Tensor]
-WORDS = HEADS | NEURONS
-ALL = WORDS | {"res"}
-"""Along these a layer is folded; outside layers no gain of the last norm, which ties may share."""
 NEAR = 0.25
 """A distance from the identity below which no other start is tried: strangers end above 1."""
 LEAST = 1e-7
 """A relative fall of the objective that is worth another sweep."""
-
-
-@dataclass(frozen=True)
-class Listened:
-    """What activations say, as correlations, rows A."""
-
-    residual: np.ndarray  # [d, d]
-    neurons: tuple[Tensor, ...] = ()  # float32 [n, n] of every layer; () where not measured
-
-
-@dataclass(frozen=True)
-class Descent:
-    """Two models, what may be solved, and how."""
-
-    a: Checkpoint
-    b: Checkpoint
-    asked: Align
-    chosen: Collection[str]
-    kept: Tensor | None = None  # token ids that count; None: all
-    listened: Listened | None = None
-
-    @property
-    def family(self) -> Family:
-        """The table of both."""
-        return self.a.family
-
-    @property
-    def weight(self) -> float:
-        """μ."""
-        return self.asked.mix if self.listened else 0.0
-
-    @cached_property
-    def both(self) -> Both | None:
-        """How many neurons a layer has, where these differ."""
-        return widths(self.a, self.b)
-
-    @cached_property
-    def total(self) -> float:
-        """Σ ‖A_t‖², for the weights of activations."""
-        pairs = (self.pair(layer)[0].values() for layer in self.layers())
-        return sum(square(x) for tensors in pairs for x in tensors)
-
-    def layers(self) -> Iterator[int | None]:
-        """Every layer, then what belongs to none."""
-        yield from (*range(self.a.layers), None)
-
-    def pair(self, layer: int | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The tensors of one layer of A and B that count, folded, padded to the wider one."""
-        x, y = (self._folded(c, layer) for c in (self.a, self.b))
-        rows = {n: self._rows(n, x[n], y[n]) for n in x if n in y and signed(self.family, n)}
-        return {n: own for n, (own, _) in rows.items()}, {n: own for n, (_, own) in rows.items()}
-
-    def _folded(self, one: Checkpoint, layer: int | None) -> dict[str, Tensor]:
-        sizes = self.family.sizes(one.config)
-        words = WORDS if layer is None else ALL
-        found = canonical(self.family, sizes, layer_tensors(one, layer), words)
-        return padded(self.family, sizes, found, max(self.both)) if self.both else found
-
-    def _rows(self, name: str, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = (z if z.dtype == torch.float64 else z.float() for z in common(x, y))
-        for axis, one in enumerate(self.family.row(name).axes):
-            if self.kept is not None and isinstance(one, Leg) and one.name == "tok":
-                kept = self.kept[self.kept < x.shape[axis]]
-                x, y = x.index_select(axis, kept), y.index_select(axis, kept)
-        return x, y
-
-    def heard(self, layer: int | None) -> Heard | None:
-        """What the neurons of a layer say, weighed as a squared distance."""
-        if not self.weight or layer is None or not (self.listened and self.listened.neurons):
-            return None
-        share = self.weight / (1 - self.weight) * self.total / (2 * self.a.layers)
-        found = self.listened.neurons[layer]
-        size = max(found.shape)
-        wide = torch.nn.functional.pad(found, (0, size - found.shape[1], 0, size - len(found)))
-        return Heard(wide, share)
-
-
-def signed(family: Family, name: str) -> bool:
-    """Whether a tensor has a leg that is written or read."""
-    return any(leg.mark is not Mark.RELABEL for leg in legs(family.row(name).axes))
-
-
-@dataclass(frozen=True)
-class State:
-    """Where a descent stands: the residual element, all others by key, and J there."""
-
-    res: Ordered
-    inner: Mapping[str, Element] = field(default_factory=dict)
-    objective: float = math.inf
-    distance: float = math.inf  # D
-
-    def of(self, task: Descent, layer: int | None) -> dict[str, Element]:
-        """The elements of one layer by coordinate."""
-        names = [n for n in task.chosen if (n in task.family.per_layer) == (layer is not None)]
-        keys = {n: task.family.key(n, layer) for n in names}
-        return {n: self.inner[key] for n, key in keys.items() if key in self.inner}
 
 
 Start = np.ndarray | Callable[[], np.ndarray] | None
@@ -152,35 +46,55 @@ def descend(
     progress: Progress = silent,
     swept: Callable[[Sweep], None] = lambda _: None,
 ) -> tuple[Symmetry, tuple[Sweep, ...]]:
+    """The gauge of the lowest end of all starts, and one row for every sweep."""
+    end, rows = lowest(task, starts, progress, swept)
+    return gauge(task, end), rows
+
+
+def lowest(
+    task: Descent,
+    starts: Mapping[str, Start],
+    progress: Progress = silent,
+    swept: Callable[[Sweep], None] = lambda _: None,
+    noted: Callable[[Fate], None] = lambda _: None,
+) -> tuple[State, tuple[Sweep, ...]]:
     """The lowest end of all starts, and one row for every sweep, which `swept` is told at once.
 
     A start is a correlation of the residual coordinates, a function that computes one, or None for
     the identity everywhere. Starts that lead to a residual element where another descent has been
-    are left out, and all others once a descent has ended `NEAR`.
+    are left out, and all others once a descent has ended `NEAR`; `noted` is told which and why.
     """
     require_whole_stages(task.chosen, task.family)
     rows: list[Sweep] = []
     ends: list[State] = []
-    seen: list[Ordered] = []
     for number, (name, start) in enumerate(starts.items()):
-        if ends and min(state.distance for state in ends) < NEAR:
+        nearest = min((state.distance for state in ends), default=np.inf)
+        if nearest < NEAR:
+            for rest in [*starts][number:]:
+                noted(Fate(rest, "near"))
             break
         here = _element(task, start() if callable(start) else start)
-        if not any(_equal(here, other) for other in seen):
-            told = part(progress, number / len(starts), (number + 1) / len(starts))
-            for state, row in _from(task, name, here, told):
-                seen.append(state.res)
-                rows.append(row)
-                ends.append(state)
-                swept(row)
-    best = min(ends, key=lambda state: state.objective)
+        twin = [row.start for row, end in zip(rows, ends, strict=True) if _equal(here, end.res)]
+        if twin:
+            noted(Fate(name, "known", other=twin[0]))
+            continue
+        told = part(progress, number / len(starts), (number + 1) / len(starts))
+        for state, row in _from(task, name, here, told, noted):
+            rows.append(row)
+            ends.append(state)
+            swept(row)
+    return min(ends, key=lambda state: state.objective), tuple(rows)
+
+
+def gauge(task: Descent, best: State) -> Symmetry:
+    """g of an end, its neurons B's own."""
     found = {**({"res": best.res} if "res" in task.chosen else {}), **best.inner}
     if task.both:
         neurons = {k: e for k, e in found.items() if k.endswith(f".{WORD}")}
         found |= {k: own_order(e, task.both) for k, e in neurons.items() if isinstance(e, Ordered)}
     a, b = task.a, task.b
     names = b.fingerprint, a.fingerprint, (b.name, a.name)
-    return Symmetry(task.family, b.config, found, *names), tuple(rows)
+    return Symmetry(task.family, b.config, found, *names)
 
 
 def _element(task: Descent, score: np.ndarray | None) -> Ordered:
@@ -195,7 +109,7 @@ def _equal(x: Ordered, y: Ordered) -> bool:
 
 
 def _from(
-    task: Descent, name: str, here: Ordered, progress: Progress
+    task: Descent, name: str, here: Ordered, progress: Progress, noted: Callable[[Fate], None]
 ) -> Iterator[tuple[State, Sweep]]:
     """Sweeps from one residual element, until J stops falling or the residual stands still."""
     state, limit = State(here), max(1, task.asked.sweeps)
@@ -206,7 +120,10 @@ def _from(
         row = Sweep(name, number, before, found.objective, found.distance, taken)
         yield found, row
         there = found.res if score is None else _element(task, score)
-        if found.objective > state.objective * (1 - LEAST) or _equal(there, found.res):
+        stood = _equal(there, found.res)
+        if stood or found.objective > state.objective * (1 - LEAST):
+            if number + 1 < limit:
+                noted(Fate(name, "still" if stood else "flat", number + 1))
             return
         state = replace(found, res=there)
 
@@ -225,7 +142,7 @@ def sweep(
     standing = Standing(len(state.res.scale))
     for layer in task.layers():
         progress((layer or 0) / task.a.layers, f"layer {layer} of {task.a.layers}")
-        solved = solve_layer(_scene(task, layer, state.res), state.of(task, layer))
+        solved = solve_layer(scene(task, layer, state.res), state.of(task, layer))
         size = sum(square(x) for x in solved.there.a.values())
         own += size
         for k in (0, 1):
@@ -242,20 +159,21 @@ def sweep(
     if "res" not in task.chosen or standing.certain(signs=task.asked.signs):
         return end, values[0], None
     for layer in standing.later:
-        scene = _scene(task, layer, state.res).after(end.of(task, layer))
-        standing = standing.scored(scene)
+        after = scene(task, layer, state.res).after(end.of(task, layer))
+        standing = standing.scored(after)
     assert standing.score is not None
     return end, values[0], _residual_score(task, state.res, standing.score / own)
 
 
-def _scene(task: Descent, layer: int | None, res: Ordered) -> Scene:
+def scene(task: Descent, layer: int | None, res: Ordered) -> Scene:
+    """One layer of both models, B in the residual coordinates of an element."""
     a, b = task.pair(layer)
     asked = task.asked
-    scene = Scene(
+    found = Scene(
         task.family, wider(task.a, task.b), layer, a, b, task.chosen, asked.stage2, asked.neurons,
         task.heard(layer), task.both,
     )  # fmt: skip
-    return scene.after({"res": res})
+    return found.after({"res": res})
 
 
 def _objective(task: Descent, res: Ordered, distance: float, worth: float) -> float:

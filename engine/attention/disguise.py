@@ -164,7 +164,7 @@ def heard(
     if both.a.parameters > RUN:
         return dict.fromkeys(changed, (None, None)), ""
     short = replace(asked, tokens=min(asked.tokens, TOKENS))
-    given = trials.inputs(both.a, short)
+    given = trials.inputs(both.a, both.b, short)
     say = trials.speaker(both.a, short, given)
     before = say({})
     return {kind: apart(before, say(x)) for kind, x in changed.items()}, given.what

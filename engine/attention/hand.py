@@ -38,7 +38,7 @@ def turn(a: Checkpoint, b: Checkpoint, asked: Turn, progress: Progress = silent)
     best = turns(ordered, found["rot"], None)
     here = asked.group, asked.frequency
     angle, log_modulus = math.radians(asked.angle), math.log(asked.modulus)
-    given = trials.inputs(a, asked)
+    given = trials.inputs(a, both.b, asked)
     ours, theirs = (trials.speaker(c, asked, given) for c in (a, both.b))
     progress(0.5, "A, B, B turned, and both half way")
     own, plain = ours({}), theirs({})

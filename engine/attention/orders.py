@@ -66,10 +66,10 @@ def count(groups: int, per_group: int) -> int:
     return math.factorial(per_group) ** groups * math.factorial(groups)
 
 
-def orders(both: Pair) -> Orders | None:
-    """Every order with its Stage-2 objective; None for a layer with too many heads."""
+def orders(both: Pair, most: int = HEADS) -> Orders | None:
+    """Every order with its Stage-2 objective; None for a layer with more than `most` heads."""
     groups, heads = both.sizes["grp"], both.per_group
-    if groups * heads > HEADS or groups**2 * math.factorial(heads) > PARTS:
+    if groups * heads > most or groups**2 * math.factorial(heads) > PARTS:
         return None
     parts = solve_parts(both, torch.tensor(list(itertools.permutations(range(heads)))))
     table = parts.cost.numpy()

@@ -176,7 +176,7 @@ def tried(
     before = float(steps.query_key[0].sum() + steps.value_output[0].sum())
     few = found is not None and len(found.cost) <= orders.TRIED and not same
     runs = same or (few and decodes(both.a))
-    given = trials.inputs(both.a, asked) if runs else None
+    given = trials.inputs(both.a, both.b, asked) if runs else None
     say = trials.speaker(both.a, asked, given) if given else None
 
     def loss(pair: Pair) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine import network, texts
+from engine import network, shared
 from engine.attention.pairs import Pair, Tensors
 from engine.axes import Leg, Mark, legs, rewrite
 from engine.checkpoint import Checkpoint
@@ -18,14 +18,22 @@ from engine.running import HIDDEN, Given, at_random, divergence, from_text, log_
 WINDOWS, LENGTH = 2, 64
 
 
-def inputs(a: Checkpoint, asked: Heads | Turn | Experts) -> Given:
-    """The question's tokens; random ids or images where A has no tokenizer for the default text."""
+def inputs(a: Checkpoint, b: Checkpoint, asked: Heads | Turn | Experts) -> Given:
+    """The question's inputs, of texts what both know; random ones where nobody named a text.
+
+    That is, where A has no tokenizer for the default text, or both know no whole window of it.
+    """
     try:
-        return from_text(a, asked.text, asked.tokens)
+        return from_text(a, asked.text, asked.tokens, b)
     except Refused:
-        if asked.text != texts.DEFAULT and a.family.inputs == "tokens":
+        if shared.named(asked.text):
             raise
-        return at_random(a, WINDOWS, LENGTH)
+        return at_random(min(a, b, key=rows), WINDOWS, LENGTH)
+
+
+def rows(checkpoint: Checkpoint) -> int:
+    """How many tokens a model knows; 0 for one of images."""
+    return checkpoint.family.sizes(checkpoint.config).get("tok", 0)
 
 
 def part(checkpoint: Checkpoint, tensors: Tensors) -> dict[str, Tensor]:

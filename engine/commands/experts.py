@@ -1,6 +1,6 @@
 """The command on the experts of a layer."""
 
-from engine.options import A, B, By, Count, Device, Dtype, Json, Layer, Text, Tokens, Using
+from engine.options import A, B, By, Count, Device, Dtype, Inputs, Json, Layer, Text, Tokens, Using
 from engine.questions import Experts
 from engine.records import ExpertsReport, plain
 from engine.summaries import experts as summaries
@@ -14,13 +14,14 @@ def experts(
     using: By = Using.weights,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Count = 1024,
     device: Device = "auto",
     dtype: Dtype = "float32",
     as_json: Json = False,
 ) -> None:
     """Which expert of one layer is which, and what merging two or removing one costs."""
-    asked = Experts(a, b, layer, using.value, count, one_of(text, tokens), device, dtype)
+    asked = Experts(a, b, layer, using.value, count, one_of(text, tokens, inputs), device, dtype)
     record = solve(asked, ExpertsReport)
     if as_json:
         emit(plain(record))

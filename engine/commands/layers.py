@@ -8,7 +8,8 @@ import typer
 
 from engine.errors import Interrupted
 from engine.exports import layers as exports
-from engine.options import Aggregates, Device, Dtype, Few, Json, Length, Model, Text, Tokens
+from engine.exports.documents import made
+from engine.options import Aggregates, Device, Dtype, Few, Inputs, Json, Length, Model, Text, Tokens
 from engine.questions import Continue, Cut, Gap, Question
 from engine.questions import Layers as Maps
 from engine.questions.layers import METHODS, TESTS
@@ -31,6 +32,7 @@ def layers(
     ] = Aggregates.mean,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Few = 512,
     length: Length = 32,
     device: Device = "auto",
@@ -46,7 +48,7 @@ def layers(
         aggregate=aggregate.value,
         tokens=count,
         length=length,
-        text=one_of(text, tokens),
+        text=one_of(text, tokens, inputs),
         device=device,
         dtype=dtype,
     )
@@ -61,6 +63,7 @@ def cut(
     reach: Reach = 0,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Few = 512,
     length: Length = 32,
     device: Device = "auto",
@@ -75,7 +78,7 @@ def cut(
         reach,
         tokens=count,
         length=length,
-        text=one_of(text, tokens),
+        text=one_of(text, tokens, inputs),
         device=device,
         dtype=dtype,
     )
@@ -107,6 +110,7 @@ def gap(
     out: File,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Few = 512,
     length: Length = 32,
     device: Device = "auto",
@@ -114,7 +118,9 @@ def gap(
     as_json: Json = False,
 ) -> None:
     """How far replacing and exchanging of adjacent layers lie apart, step by step."""
-    asked = Gap(tuple(series), count, length, one_of(text, tokens), device=device, dtype=dtype)
+    asked = Gap(
+        tuple(series), count, length, one_of(text, tokens, inputs), device=device, dtype=dtype
+    )
     told(asked, out, exports.of_gap, summaries.of_gap, as_json=as_json)
 
 
@@ -130,7 +136,7 @@ def told(
     new_file(out, ".json")
 
     def write(record: Record) -> None:
-        save_json(document(record), out)
+        save_json(made(document(record), asked), out)
 
     try:
         record = keep(asked, watched(asked.answer, write))
@@ -140,6 +146,6 @@ def told(
         raise
     write(record)
     if as_json:
-        emit(document(record))
+        emit(made(document(record), asked))
     else:
         say([*lines(record), f"written to {out}"])

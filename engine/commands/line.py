@@ -1,6 +1,5 @@
 """Commands on the line between two models: barrier, merge, line, slice, orders."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 from engine.commands.layers import told
 from engine.exports import line as exports
+from engine.exports.documents import made, written
 from engine.options import (
     A,
     B,
@@ -15,6 +15,7 @@ from engine.options import (
     Device,
     Dtype,
     Few,
+    Inputs,
     Json,
     Layer,
     Out,
@@ -61,6 +62,7 @@ def barrier(
     seed: Seed = 0,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Few = 2048,
     length: Length = 128,
     device: Device = "auto",
@@ -83,7 +85,7 @@ def barrier(
         seed=seed,
         tokens=count,
         length=length,
-        text=one_of(text, tokens),
+        text=one_of(text, tokens, inputs),
         device=device,
         dtype=dtype,
     )
@@ -104,6 +106,7 @@ def merge(
     seed: Seed = 0,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Few = 2048,
     length: Length = 128,
     device: Device = "auto",
@@ -124,14 +127,14 @@ def merge(
         seed=seed,
         tokens=count,
         length=length,
-        text=one_of(text, tokens),
+        text=one_of(text, tokens, inputs),
         device=device,
         dtype=dtype,
     )
     with new_folder(out) as staged:
         record = keep(asked, watched(lambda progress: asked.answer(progress, staged)))
-        document = exports.of_merge(record)
-        (staged / "report.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+        document = made(exports.of_merge(record), asked)
+        (staged / "report.json").write_text(written(document, 1), encoding="utf-8")
     if as_json:
         emit(document)
     else:
@@ -170,7 +173,7 @@ def line(
         refine=refine,
         scrambled=scrambled is Switch.on,
         seed=seed,
-        text=text,
+        text=one_of(text, "", ""),
         device=device,
         dtype=dtype,
     )
@@ -195,12 +198,14 @@ def slice_(
     points: Annotated[int, typer.Option(min=2, help="along each axis")] = 11,
     margin: Annotated[float, typer.Option(min=0, help="beyond the models, in parts")] = 0.2,
     stage: Stage = "all",
+    scope: Scope = "whole",
     using: By = Using.weights,
     sweeps: Sweeps = 0,
     refine: Refine = 0,
     seed: Seed = 0,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Few = 1024,
     length: Length = 128,
     device: Device = "auto",
@@ -214,13 +219,14 @@ def slice_(
         points=points,
         margin=margin,
         stage=stage,
+        scope=scope,
         using=using.value,
         sweeps=sweeps,
         refine=refine,
         seed=seed,
         tokens=count,
         length=length,
-        text=one_of(text, tokens),
+        text=one_of(text, tokens, inputs),
         device=device,
         dtype=dtype,
     )
@@ -236,6 +242,7 @@ def orders(
     using: By = Using.weights,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Few = 2048,
     length: Length = 128,
     device: Device = "auto",
@@ -251,7 +258,7 @@ def orders(
         using=using.value,
         tokens=count,
         length=length,
-        text=one_of(text, tokens),
+        text=one_of(text, tokens, inputs),
         device=device,
         dtype=dtype,
     )

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from engine.errors import Refused
-from engine.options import MOST, A, B, Device, Dtype, Json, Known, Text, Tokens, Using
-from engine.questions import AllNeurons, Match, Neurons
+from engine.exports.documents import made
+from engine.options import MOST, A, B, Device, Dtype, Inputs, Json, Known, Text, Tokens, Using
+from engine.questions import AllNeurons, Match, Neurons, Question
 from engine.records import NeuronLayers, NeuronMatch, ResidualMatch, plain
 from engine.summaries import neurons, pairs
 from engine.terminal import (
@@ -56,6 +57,7 @@ def match(
     ] = Known.planted,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Annotated[
         int | None, typer.Option(min=256, max=MOST, help="how many tokens to run on")
     ] = None,
@@ -66,32 +68,36 @@ def match(
     """Which residual coordinate, or FFN neuron, is which: matrices, matchings, margins."""
     new_file(out, ".npz", ".json")
     common: dict[str, Any] = {
-        "truth": truth.value, "text": one_of(text, tokens), "device": device, "dtype": dtype,
+        "truth": truth.value, "text": one_of(text, tokens, inputs), "device": device,
+        "dtype": dtype,
     }  # fmt: skip
     given = {"using": using and using.value, "tokens": count}
     chosen = common | {name: value for name, value in given.items() if value is not None}
     if coordinate is Coordinate.res:
         if layer is not None or expert:
             raise Refused("The residual stream has no layers and no experts: say --coordinate ffn.")
-        record = solve(Match(a, b, **chosen), ResidualMatch)
-        save_match(record, out)
+        asked = Match(a, b, **chosen)
+        record = solve(asked, ResidualMatch)
+        save_match(asked, record, out)
         lines = pairs.of_match(record)
     elif layer is None:
-        record = solve(AllNeurons(a, b, expert=expert, **chosen), NeuronLayers)
-        _save(record, out)
+        asked = AllNeurons(a, b, expert=expert, **chosen)
+        record = solve(asked, NeuronLayers)
+        _save(asked, record, out)
         lines = neurons.of_layers(record)
     else:
-        record = solve(Neurons(a, b, layer, expert=expert, **chosen), NeuronMatch)
-        _save(record, out)
+        asked = Neurons(a, b, layer, expert=expert, **chosen)
+        record = solve(asked, NeuronMatch)
+        _save(asked, record, out)
         lines = neurons.of_neurons(record)
     if as_json:
-        emit(plain(record, arrays=False))
+        emit(made(plain(record, arrays=False), asked))
     else:
         say([*lines, f"written to {out}"])
 
 
-def _save(record: NeuronMatch | NeuronLayers, out: Path) -> None:
+def _save(asked: Question, record: NeuronMatch | NeuronLayers, out: Path) -> None:
     if out.suffix == ".json":
-        save_json(plain(record, arrays=False), out, 1)
+        save_json(made(plain(record, arrays=False), asked), out, 1)
     else:
         save_arrays(record, out)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from engine.checkpoint import open_checkpoint
-from engine.options import Device, Dtype, Json, Model, Only, Out, Seed, Text, Tokens
+from engine.options import Device, Dtype, Inputs, Json, Model, Only, Out, Seed, Text, Tokens
 from engine.questions import Check, Inspect, Lab
 from engine.records import Experiment, ModelCard, SelfTest, plain
 from engine.summaries import models as summaries
@@ -60,6 +60,7 @@ def lab(
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="of the draw")] = 0,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     device: Device = "auto",
     dtype: Dtype = "float32",
     as_json: Json = False,
@@ -67,7 +68,7 @@ def lab(
     """One change of a model's weights: which tensors move, and whether any output shows it."""
     asked = Lab(
         model, preset, coordinate, layer, draw, severity, angle, element, seed,
-        one_of(text, tokens), device, dtype,
+        one_of(text, tokens, inputs), device, dtype,
     )  # fmt: skip
     record = solve(asked, Experiment)
     if as_json:

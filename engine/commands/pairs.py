@@ -13,6 +13,7 @@ from engine.options import (
     Depth,
     Device,
     Dtype,
+    Inputs,
     Inside,
     Json,
     Layer,
@@ -26,6 +27,7 @@ from engine.options import (
     Using,
 )
 from engine.questions import Align, Heads, Related, Turn
+from engine.questions.base import BOUNDS
 from engine.records import HeadsReport, Relatedness, TurnReport, plain
 from engine.summaries import pairs as summaries
 from engine.terminal import emit, keep, listed, one_of, say, solve, watched
@@ -39,13 +41,14 @@ def related(
     ] = Switch.off,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Count = 4096,
     device: Device = "auto",
     dtype: Dtype = "float32",
     as_json: Json = False,
 ) -> None:
     """Whether two models have a common lineage, with the p-value."""
-    source = one_of(text, tokens)
+    source = one_of(text, tokens, inputs)
     asked = Related(a, b, count, source, device, dtype, thorough is Switch.on)
     record = solve(asked, Relatedness)
     if as_json:
@@ -67,7 +70,12 @@ def align(
     ] = 0,
     restarts: Annotated[int, typer.Option(min=0, help="further starts of the sweeps")] = 0,
     mix: Annotated[
-        float, typer.Option(min=0, max=0.99, help="weight of activations in the sweeps")
+        float,
+        typer.Option(
+            min=BOUNDS["mix"][0],
+            max=BOUNDS["mix"][1],
+            help="weight of activations in the sweeps",
+        ),
     ] = 0.0,
     neurons: Annotated[
         Scores, typer.Option(help="how sweeps match neurons: published is git re-basin's cost")
@@ -77,6 +85,7 @@ def align(
     ] = 0,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Count = 8192,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -90,7 +99,7 @@ def align(
         signs=signs is Switch.on,
         only=listed(only, "--only"),
         tokens=count,
-        text=one_of(text, tokens),
+        text=one_of(text, tokens, inputs),
         device=device,
         dtype=dtype,
         stage2=stage2.value,
@@ -118,6 +127,7 @@ def heads(
     using: By = Using.weights,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Count = 1024,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -132,7 +142,7 @@ def heads(
         stage2=stage2.value,
         using=using.value,
         tokens=count,
-        text=one_of(text, tokens),
+        text=one_of(text, tokens, inputs),
         device=device,
         dtype=dtype,
     )
@@ -154,6 +164,7 @@ def turn(
     using: By = Using.weights,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Count = 1024,
     device: Device = "auto",
     dtype: Dtype = "float32",
@@ -162,7 +173,7 @@ def turn(
     """One frequency of one head turned by hand: the distance to A, and what lies half way."""
     asked = Turn(
         a, b, layer, group, frequency, angle, modulus, using.value, count,
-        one_of(text, tokens), device, dtype,
+        one_of(text, tokens, inputs), device, dtype,
     )  # fmt: skip
     record = solve(asked, TurnReport)
     if as_json:

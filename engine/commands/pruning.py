@@ -1,12 +1,24 @@
 """The command that leaves layers out and writes what is left."""
 
-import json
 from typing import Annotated
 
 import typer
 
 from engine.checkpoint import open_checkpoint
-from engine.options import Count, Device, Dtype, Json, Length, Model, Out, Switch, Text, Tokens
+from engine.exports.documents import made, written
+from engine.options import (
+    Count,
+    Device,
+    Dtype,
+    Inputs,
+    Json,
+    Length,
+    Model,
+    Out,
+    Switch,
+    Text,
+    Tokens,
+)
 from engine.pruning import PASSTHROUGH, kept, parse_layers, spoken
 from engine.pruning import prune as write
 from engine.questions import Drop
@@ -23,6 +35,7 @@ def prune(
     cost: Annotated[Switch, typer.Option(help="off writes without measuring")] = Switch.on,
     text: Text = "default",
     tokens: Tokens = "",
+    inputs: Inputs = "",
     count: Count = 512,
     length: Length = 32,
     device: Device = "auto",
@@ -33,7 +46,7 @@ def prune(
     source = open_checkpoint(model)
     dropped = tuple(sorted(parse_layers(drop)))
     kept(model, source.layers, dropped)
-    asked = Drop(model, dropped, count, length, one_of(text, tokens), device, dtype)
+    asked = Drop(model, dropped, count, length, one_of(text, tokens, inputs), device, dtype)
     with new_folder(out) as staged:
         measured = solve(asked, CutCost) if cost is Switch.on else None
         pruned = watched(lambda progress: write(source, dropped, staged, progress))
@@ -45,7 +58,8 @@ def prune(
             "parameters": [source.parameters, pruned.parameters],
             "cost": None if measured is None else plain(measured),
         }
-        (staged / "report.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+        result = made(result, asked)
+        (staged / "report.json").write_text(written(result, 1), encoding="utf-8")
     if as_json:
         emit(result)
         return

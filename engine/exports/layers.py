@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.records import CutReport, GapTrajectory, LayerMaps, Measure, PublishedMaps, plain
+from engine.exports.documents import cleaned, intervals, numbers
+from engine.records import CutReport, GapTrajectory, LayerMaps, PublishedMaps, plain
 
 
 def of_maps(record: LayerMaps) -> dict[str, Any]:
@@ -84,26 +85,3 @@ def of_cut(record: CutReport) -> dict[str, Any]:
 def of_gap(record: GapTrajectory) -> dict[str, Any]:
     """Every step as it is recorded."""
     return cleaned(plain(record))
-
-
-def numbers(values: np.ndarray | float) -> Any:
-    """An array as nested lists, see `cleaned`."""
-    return cleaned(np.asarray(values, np.float64).tolist())
-
-
-def intervals(measure: Measure) -> Any:
-    """[low, high] of every cell; null without intervals."""
-    if measure.low is None or measure.high is None:
-        return None
-    return numbers(np.stack([measure.low, measure.high], -1))
-
-
-def cleaned(value: Any) -> Any:
-    """JSON knows no nan, which is null here, and no infinity, which is a word."""
-    if isinstance(value, dict):
-        return {name: cleaned(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [cleaned(part) for part in value]
-    if not isinstance(value, float) or np.isfinite(value):
-        return value
-    return None if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from engine.exports.layers import intervals, numbers
+from engine.exports.documents import cleaned, intervals, numbers
 from engine.records import BarrierReport, Curve, HeadOrders, LossSlice, MergeReport
+from engine.summaries.line import computed
 
 
 def of_barrier(record: BarrierReport) -> dict[str, Any]:
     """`t` is the grid; each stage's lists stand over it, added points under `finer`."""
-    return {
+    return cleaned({
         "a": record.a,
         "b": record.b,
         "scope": record.scope,
@@ -19,6 +20,7 @@ def of_barrier(record: BarrierReport) -> dict[str, Any]:
         "ends shared": record.shared,
         "using": record.using,
         "target": record.target,
+        "loss of a blind guess": record.blind if record.classes else None,
         "text": record.run.text,
         "tokens": record.run.tokens,
         "windows": record.run.windows,
@@ -32,7 +34,7 @@ def of_barrier(record: BarrierReport) -> dict[str, Any]:
         "seconds": record.run.seconds,
         "seconds aligning": record.aligning,
         "device": record.run.device,
-    }
+    })  # fmt: skip
 
 
 def of_curve(curve: Curve, grid: np.ndarray) -> dict[str, Any]:
@@ -77,10 +79,10 @@ def of_merge(record: MergeReport) -> dict[str, Any]:
     """The loss and accuracy of A, the merge and the other end."""
     loss, right = (record.curve.points(name) for name in ("loss", "accuracy"))
     above = record.curve.excess("loss")
-    return {
+    return cleaned({
         "a": record.a,
         "b": record.b,
-        "note": "A merge is a new function: it computes neither what A does nor what B does.",
+        "note": computed(record),
         "stage": record.curve.stage,
         "scope": record.scope,
         "scrambled": record.scrambled,
@@ -88,6 +90,7 @@ def of_merge(record: MergeReport) -> dict[str, Any]:
         "target": record.target,
         "loss": dict(zip(("a", "merge", "other end"), numbers(loss.value), strict=True)),
         "accuracy": dict(zip(("a", "merge", "other end"), numbers(right.value), strict=True)),
+        "apart": dict(zip(("a", "other end"), record.apart, strict=True)),
         "above the chord": record.above,
         "above the chord interval": None if above.low is None else intervals(above)[1],
         "parameters": record.parameters,
@@ -95,37 +98,43 @@ def of_merge(record: MergeReport) -> dict[str, Any]:
         "tokens": record.run.tokens,
         "windows": record.run.windows,
         "seconds": record.run.seconds,
-    }
+    })  # fmt: skip
 
 
 def of_slice(record: LossSlice) -> dict[str, Any]:
     """The loss at every place of the grid, rows y, columns x."""
-    return {
+    return cleaned({
         "a": record.a,
         "b": record.b,
         "stage": record.stage,
+        "scope": record.scope,
         "x": numbers(record.x),
         "y": numbers(record.y),
         "loss": numbers(record.loss),
         "accuracy": numbers(record.accuracy),
         "places": dict(zip(("a", "b", "aligned b"), numbers(record.places), strict=True)),
+        "loss of the models": None if record.models is None else dict(
+            zip(("a", "b", "aligned b"), numbers(record.models), strict=True)
+        ),
+        "lowest": dict(zip(("loss", "x", "y"), record.lowest, strict=True)),
         "length": record.length,
         "target": record.target,
         "complete": record.complete,
         "text": record.run.text,
         "tokens": record.run.tokens,
         "seconds": record.run.seconds,
-    }
+    })  # fmt: skip
 
 
 def of_orders(record: HeadOrders) -> dict[str, Any]:
     """Every order with its objective and its barrier; `chosen` is the alignment's."""
     barriers = [one.barrier() for one in record.curves]
-    return {
+    return cleaned({
         "a": record.a,
         "b": record.b,
         "layer": record.layer,
         "chosen": record.chosen,
+        "orders in all": record.count,
         "naive barrier": float(record.naive.barrier().value),
         "orders": [list(order) for order in record.orders],
         "objective": numbers(record.objective),
@@ -135,4 +144,4 @@ def of_orders(record: HeadOrders) -> dict[str, Any]:
         "text": record.run.text,
         "tokens": record.run.tokens,
         "seconds": record.run.seconds,
-    }
+    })  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine import network, texts
+from engine import network, shared, texts
 from engine.checkpoint import Checkpoint
 from engine.elements import Ordered
 from engine.errors import Progress, Refused, silent
@@ -18,6 +18,7 @@ from engine.questions import Lab
 from engine.records import Effect, Experiment, TensorChange
 from engine.running import (
     HIDDEN,
+    Given,
     at_random,
     divergence,
     from_text,
@@ -88,10 +89,11 @@ def run(checkpoint: Checkpoint, asked: Lab, progress: Progress = silent) -> Expe
 def given(checkpoint: Checkpoint, text: str, seed: int) -> tuple[Tensor, str, tuple[str, ...]]:
     """Inputs, what they are, and the pieces of the first window.
 
-    Without a tokenizer the default text is random ids; a model of images gets random pixels.
+    Without a tokenizer the default text is random ids; a model of images gets random pixels where
+    no file holds others.
     """
     if checkpoint.family.inputs == "pixels":
-        found = at_random(checkpoint, WINDOWS, LENGTH, seed)
+        found = shown(checkpoint, text, seed)
         sizes = checkpoint.family.sizes(checkpoint.config)
         pieces = ("first token", *(f"patch {i}" for i in range(sizes["pos"] - 1)))
         return found.inputs, found.what, pieces
@@ -101,8 +103,16 @@ def given(checkpoint: Checkpoint, text: str, seed: int) -> tuple[Tensor, str, tu
     ids = from_text(checkpoint, text, WINDOWS * texts.WINDOW).inputs
     longest = checkpoint.family.sizes(checkpoint.config).get("pos", LENGTH)
     ids = ids[:WINDOWS, : min(LENGTH, longest)].contiguous()
-    what = f"{ids.numel()} tokens of {texts.describe(checkpoint, text)}"
+    what = f"{ids.numel()} tokens of {texts.describe(checkpoint, text, ids.numpy())}"
     return ids, what, pieces_of(checkpoint, ids[0])
+
+
+def shown(checkpoint: Checkpoint, text: str, seed: int) -> Given:
+    """The first images of a file of inputs, or random ones."""
+    if not shared.named(text):
+        return at_random(checkpoint, WINDOWS, LENGTH, seed)
+    every = from_text(checkpoint, text, WINDOWS).inputs[:WINDOWS]
+    return Given(every, f"{len(every)} images of {texts.describe(checkpoint, text)}", text=False)
 
 
 def reads(checkpoint: Checkpoint) -> bool:

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine import network, texts
+from engine import network, shared, texts
 from engine.checkpoint import Checkpoint
 from engine.errors import Progress, Refused, silent
 from engine.layers.blocks import cut_up
@@ -43,6 +44,7 @@ def continuation(
     progress(0.0, "reading the prompt")
     words = network.tokenizer(checkpoint, "choose a model with one to see what it writes")
     ids = prompt_ids(checkpoint, asked, words)
+    shared.own(checkpoint, ids.cpu().numpy())
     model = network.load(checkpoint, network.device(asked.device), network.dtype(asked.dtype))
     layers = checkpoint.layers
     cell = (asked.i, asked.j) if test in PAIRS else (asked.i,)
@@ -110,6 +112,7 @@ def prompt_ids(
     else:
         start = [] if words.bos_token_id is None else [words.bos_token_id]
         ids = [start + words.encode(asked.prompt, add_special_tokens=False)]
+        texts.require_known(checkpoint, words, np.array(ids), "The prompt")
     longest = texts.positions(checkpoint) - asked.count
     found = torch.as_tensor(ids)
     if longest < 1:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine import network
 from engine.checkpoint import Checkpoint
+from engine.costs import Cost, foretold
 from engine.errors import Progress, Refused, part, silent
 from engine.layers import baselines
 from engine.layers.filling import readings
@@ -49,7 +50,15 @@ def gap(
         ended = number + 1 == len(checkpoints)
         again = run(asked, "mean", text, began)
         found = GapTrajectory(found.family, found.layers, steps, ended, again)
+        if not number and not ended:
+            progress(high, cost(found, len(checkpoints) - 1))
     return found
+
+
+def cost(first: GapTrajectory, more: int) -> Cost:
+    """What further models will take, by the first."""
+    run = first.run
+    return foretold(run.tokens, run.windows, more, run.seconds, f"further model{'s' * (more > 1)}")
 
 
 def same_kind(checkpoints: Sequence[Checkpoint]) -> Checkpoint:

@@ -6,14 +6,17 @@ from typing import Protocol
 
 from engine import network
 from engine.checkpoint import Checkpoint
+from engine.costs import Cost, foretold
 from engine.errors import Progress, Refused, silent
 from engine.layers.filling import Filling
 from engine.layers.inputs import Inputs, inputs
-from engine.layers.sessions import sessions
-from engine.layers.stacks import cells
+from engine.layers.sessions import Session, sessions
+from engine.layers.stacks import Cell, Stack, bound, cells
 from engine.pruning import listed, parse_layers
 from engine.questions import Layers
 from engine.records.layers import PAIRS, SINGLES, Aggregate, LayerMaps, Run, Test
+
+Placed = tuple[Test, Cell, Stack]
 
 
 def maps(checkpoint: Checkpoint, asked: Layers, progress: Progress = silent) -> LayerMaps:
@@ -53,6 +56,8 @@ def maps(checkpoint: Checkpoint, asked: Layers, progress: Progress = silent) -> 
     for windows, session in sessions(
         model, checkpoint.family, checkpoint.layers, read_from, others, asked.aggregate
     ):
+        if not windows.start:
+            progress(0.0, cost(session, bands, read_from))
         filling.begin(session, windows, tested)
         for gap, band in enumerate(bands):
             what = f"pairs of layers {gap} apart" if gap else "single layers"
@@ -60,6 +65,20 @@ def maps(checkpoint: Checkpoint, asked: Layers, progress: Progress = silent) -> 
                 progress(share, what)
             progress(filling.share, what, record(complete=False))
     return record(complete=True)
+
+
+def cost(session: Session, bands: Sequence[Sequence[Placed]], every: Inputs) -> Cost:
+    """What all stacks will take: a reading of each and the layers in which they differ, timed."""
+    begun = time.perf_counter()
+    depth = len(session.blocks.streams) - 1
+    between = time.perf_counter()
+    session.base()
+    run, read = (between - begun) / depth, time.perf_counter() - between
+    stacks = [list({stack for _, _, stack in band}) for band in bands]
+    count = sum(map(len, stacks))
+    whole = read * count + run * sum(bound(some, depth) for some in stacks)
+    each = whole / max(count, 1) * every.windows / session.read_from.windows
+    return foretold(int(every.kept.sum()), every.windows, count, each, "stacks of layers")
 
 
 class Measured(Protocol):

@@ -17,19 +17,16 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.family import Family
-from engine.layers.blocks import Blocks, Stand, State, grafted, headless, path_of
+from engine.layers.blocks import Blocks, Stand, State, grafted, headless
+from engine.layers.heads import PART, Head, head, summed
 from engine.running import OUTPUTS
 
 CHUNK = 2**24
 """Logits of whole distributions that are held at once."""
-ROWS, PART = 4096, 2048
-"""Positions and tokens whose logits are held at once: few enough that they stay in the cache."""
+ROWS = 4096
+"""Positions whose logits of a part of the vocabulary are held at once."""
 FINE = 2**22
 """Logits of a stack up to which they are computed in float64."""
-AGREE = 1e-3
-"""Largest relative error of logits that are the output matrix times what it is given."""
-LOUDER = 256
-"""How many times as large logits are made to see it: a soft cap shows in large ones only."""
 
 
 class Read(NamedTuple):
@@ -122,29 +119,17 @@ class Reader:
         return Read(kl, means(loss, self.at.follows >= 0), means(same, every))
 
     @cached_property
-    def head(self) -> tuple[str, nn.Module] | None:
-        """Path and module of a head whose logits are its matrix times what it is given.
-
-        None for a model that does more with them (a soft cap), or has no such head.
-        """
-        module = self.model.get_output_embeddings()
-        if not isinstance(module, nn.Linear):
-            return None
-        path = path_of(self.model, module)
-        final, loud = self.blocks.streams[-1][:1], nn.Sequential(module, Louder())
-        given = self._outcome(grafted(self.model, path, nn.Identity()), final)
-        plain = self._outcome(grafted(self.model, path, loud), final).float()
-        with torch.inference_mode():
-            gap = (LOUDER * module(given).float() - plain).abs().max()
-        return (path, module) if gap <= AGREE * plain.abs().max() else None
+    def head(self) -> Head | None:
+        """The head, if its logits are its matrix times what it is given."""
+        final = self.blocks.streams[-1][:1]
+        return head(self.model, lambda model: self._outcome(model, final))
 
     def _outcome(self, model: nn.Module, final: State) -> Tensor:
         return outcome(model, self.family, self.inputs, self.blocks, final)
 
     def _given(self, final: State) -> Float[Tensor, "rows d"]:
         """What the head is given at the rows that are read."""
-        path, _ = cast(tuple[str, nn.Module], self.head)
-        return self._picked(self._outcome(grafted(self.model, path, nn.Identity()), final))
+        return self._picked(self._outcome(self._plain.off(self.model), final))
 
     def _picked(self, x: Tensor) -> Float[Tensor, "rows d"]:
         """The rows that are read; a classifier has one output for each window."""
@@ -186,28 +171,16 @@ class Reader:
         """logsumexp(W h + b) in float64, and whether these tokens are the likeliest."""
         few = len(self.at.window) * self._linear.out_features <= FINE
         h = given.double() if few or given.dtype == torch.float64 else given.float()
-        top = h.new_full((len(h),), -torch.inf)
-        total, theirs = torch.zeros_like(top, dtype=torch.float64), top
-        for start, logits in self._products(h):
-            place = likeliest - start
-            inside = (place >= 0) & (place < logits.shape[-1])
-            held = logits.gather(-1, torch.where(inside, place, 0)[:, None])[:, 0]
-            theirs = torch.where(inside, held, theirs)
-            higher = torch.maximum(top, logits.amax(-1))
-            rest = logits.sub_(higher[:, None]).exp_().sum(-1)
-            total, top = total * (top - higher).double().exp() + rest, higher
-        return top.double() + total.log(), theirs == top
-
-    def _products(self, h: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """W h + b for some tokens at once, and the first of these tokens."""
-        weight, bias = self._linear.weight.detach(), self._linear.bias
-        for start in range(0, len(weight), PART):
-            logits = h @ weight[start : start + PART].to(h.dtype).mT
-            yield start, logits if bias is None else logits + bias[start : start + PART].to(h.dtype)
+        found = summed(self._plain, h, likeliest)
+        return found.top.double() + found.rest(), found.own == found.top
 
     @property
     def _linear(self) -> nn.Linear:
-        return cast(nn.Linear, cast(tuple[str, nn.Module], self.head)[1])
+        return self._plain.linear
+
+    @property
+    def _plain(self) -> Head:
+        return cast(Head, self.head)
 
     @cached_property
     def _own(self) -> "Own":
@@ -221,7 +194,7 @@ class Reader:
 
     def _own_chunk(self, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Σ p log p − Σ p b, Σ p W and the likeliest token of some rows, in float64."""
-        logits = torch.cat([logits for _, logits in self._products(given)], -1)
+        logits = torch.cat([logits for _, logits in self._plain.products(given)], -1)
         p = logits.softmax(-1)
         constant = torch.special.entr(p).sum(-1).neg()
         weight, bias = self._linear.weight.detach(), self._linear.bias
@@ -238,14 +211,6 @@ class Reader:
         kl = (own.exp() * (own - said)).sum(-1)
         loss = -said.gather(-1, self.at.follows[some].clamp(min=0)[:, None])[:, 0]
         return kl, loss, logits.argmax(-1) == self._own.likeliest[some]
-
-
-class Louder(nn.Module):
-    """Logits many times as large."""
-
-    def forward(self, logits: Tensor) -> Tensor:
-        """Times `LOUDER`."""
-        return LOUDER * logits
 
 
 class Own(NamedTuple):

@@ -1,7 +1,7 @@
 """One model on one set of windows, ready to run and read stacks of its layers."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from jaxtyping import Float
@@ -56,6 +56,9 @@ class Session:
             last=self.aggregate == "last",
             causal=self.read_from.causal,
         )
+        labels = self.read_from.labels
+        if labels is not None:  # every position of a window is asked for the window's class
+            at = replace(at, follows=labels[at.window])
         return Reader(self.model, self.family, self.read_from.named, self.blocks, at)
 
     def width(self, blocks: Blocks) -> int:

@@ -7,11 +7,14 @@ import numpy as np
 
 from engine import network
 from engine.checkpoint import Checkpoint
-from engine.errors import Progress, Refused, part, silent
-from engine.line.exam import Marks, exam, whole
-from engine.line.gauges import equal, gauges, known
-from engine.line.sampling import EXTRA, coarse_first, grid, next_point
+from engine.errors import Progress, Short, forward, part, silent
+from engine.line.ends import ends
+from engine.line.exam import Exam, Marks, exam, whole
+from engine.line.gauges import equal, gauges
+from engine.line.interpolate import Line
+from engine.line.sampling import EXTRA, coarse_first, grid, next_points
 from engine.line.setting import work
+from engine.line.streamed import Disk
 from engine.line.trip import Trip, run, trip
 from engine.questions import Barrier, Forecast
 from engine.records import BarrierReport, Curve, Estimate
@@ -21,8 +24,6 @@ LEAST = 1e-3
 """Nats; a smaller bend of a curve adds no point."""
 EVERY = 1.0
 """Seconds between two partial records."""
-MOST = 1001
-"""Most points of a grid."""
 
 
 def barrier(
@@ -30,38 +31,30 @@ def barrier(
 ) -> BarrierReport:
     """Every stage's curve; hands over what it has about once a second.
 
-    Errors: Refused for stages and scopes that there are not, two groups, and models without an
-    output over tokens or classes.
+    Errors: Refused for layers that there are not, two groups, and models without an output over
+    tokens or classes.
     """
     began = time.perf_counter()
-    wanted, points = stages(asked), spread(asked)
+    points = spread(asked)
     with work(a, b, asked, asked.tokens) as both:
         given = exam(a, asked, both.ends.known)
         aligned = 0.3 if asked.refine else 0.1
         then = time.perf_counter()
-        found = gauges(both, wanted, part(progress, 0, aligned))
+        found = gauges(both, asked.wanted, part(progress, 0, aligned))
         spent = time.perf_counter() - then
         here = trip(both, asked, part(progress, aligned, aligned + 0.05), given)
         filling = Filling(b, asked, here, points, began, spent)
         aligned += 0.05
+        bends = " (more where a curve bends)" if asked.adaptive and not asked.midpoint else ""
+        progress(aligned, here.cost(len(found) * (len(points) - len(here.ends)), f"models{bends}"))
         for number, (stage, g) in enumerate(found.items()):
             shares = (aligned + (1 - aligned) * n / len(found) for n in (number, number + 1))
             filling.walk(stage, g, part(progress, *shares))
         return filling.record(complete=True)
 
 
-def stages(asked: Barrier) -> tuple[str, ...]:
-    """The stages of a question, checked; a refinement is one."""
-    wanted = [*asked.stages, *(["refined"] * (asked.refine > 0))]
-    if "refined" in wanted and not asked.refine:
-        raise Refused("The stage refined needs steps: give --refine, for instance 300.")
-    return known(wanted)
-
-
 def spread(asked: Barrier | Forecast) -> np.ndarray:
     """The grid of a question."""
-    if not 3 <= asked.points <= MOST:
-        raise Refused(f"--points {asked.points}: give 3 to {MOST}, ends included.")
     return grid(3 if asked.midpoint else asked.points)
 
 
@@ -107,29 +100,31 @@ class Filling:
                 self.curves.append(replace(one, stage=stage, found=dict(one.found)))
                 return
         progress(0.0, f"{stage}: B in A's coordinates")
-        here = self.here
-        line = here.ground.line(g)
-        say = line.say(here.exam)
-        self.models += not here.both.shared
-        ends = {0.0: here.first, 1.0: here.end(line)}
-        growing = Growing(stage, g, here.distance(line), ends)
+        growing = Growing(stage, g, np.nan, self.here.ends)
         self.curves.append(growing)
-        order = [float(self.grid[k]) for k in coarse_first(len(self.grid))]
-        extra = EXTRA if self.asked.adaptive and not self.asked.midpoint else 0
-        for number in range(len(order) + extra):
-            t = order[number] if number < len(order) else self.bent(growing)
-            if t is None:
-                break
-            line.at(t)
-            growing.found[t] = here.exam.read(say)
-            self.models += 1
-            self.tell(progress, (number + 1) / (len(order) + extra), f"{stage}, t = {t:.3f}")
+        self.measure(growing, self.here.ground.line(g), forward(progress))
         growing.complete = True
 
-    def bent(self, growing: Growing) -> float | None:
+    def measure(self, growing: Growing, line: Line, progress: Progress) -> None:
+        """The missing end and the grid, then where the curve bends."""
+        says = line.over(self.here.exam)
+        inner = [float(self.grid[k]) for k in coarse_first(len(self.grid))]
+        wanted = [*({1.0} - growing.found.keys()), *inner]
+        left = EXTRA if self.asked.adaptive and not self.asked.midpoint else 0
+        done, total = 0, len(wanted) + left
+        while wanted:
+            shares = (done / total, (done + len(wanted)) / total)
+            for t, marks in self.here.read(says, wanted, part(progress, *shares)):
+                growing.found[t], growing.distance = marks, self.here.distance(line)
+                done, self.models = done + 1, self.models + 1
+                self.tell(progress, done / total, f"{growing.stage}, t = {t:.3f}")
+            wanted = self.bent(growing, min(left, line.together))
+            left -= len(wanted)
+
+    def bent(self, growing: Growing, count: int) -> list[float]:
         """Where the curve bends most, if it does."""
         values = growing.means(self.here.exam.positions)
-        return next_point(values, 1 / (len(self.grid) - 1), LEAST)
+        return next_points(values, 1 / (len(self.grid) - 1), LEAST, count)
 
     def tell(self, progress: Progress, share: float, step: str) -> None:
         """Progress, and about once a second what there is."""
@@ -162,7 +157,25 @@ class Filling:
             aligning=self.aligning,
             complete=complete,
             run=run(self.here.exam, asked, self.began),
+            classes=self.here.exam.classes,
         )
+
+
+def once(a: Checkpoint, given: Exam, asked: Forecast) -> float:
+    """Seconds of A on the text, read from disk on the way where memory does not hold it."""
+    try:
+        model = network.load(a, network.device(asked.device), network.dtype(asked.dtype))
+        say = whole(model, given)
+        say(next(given.parts()))
+        begun = time.perf_counter()
+        given.read(say)
+    except Short:
+        begun = time.perf_counter()
+        alone = Disk(ends(a, a, (), device=asked.device, dtype=asked.dtype))
+        alone.require_memory()
+        for piece, at in alone.line(Symmetry(a.family, a.config, {})).over(given)((0.0,), silent):
+            piece.read(at(0.0))
+    return time.perf_counter() - begun
 
 
 def estimate(
@@ -172,15 +185,8 @@ def estimate(
     progress(0.1, "reading the text")
     common = min(c.family.sizes(c.config).get("tok", 0) for c in (a, b)) or None
     found = exam(a, asked, common)
-    progress(0.3, f"loading {a.name}")
-    model = network.load(a, network.device(asked.device), network.dtype(asked.dtype))
-    progress(0.5, f"running {a.name} once")
-    say = whole(model, found)
-    blank = replace(found, targets=found.targets.clamp(min=0))
-    say(next(found.parts()))
-    began = time.perf_counter()
-    blank.read(say)
-    seconds = time.perf_counter() - began
+    progress(0.3, f"running {a.name} once")
+    seconds = once(a, replace(found, targets=found.targets.clamp(min=0)), asked)
     wanted = {*asked.stages, *(["refined"] * asked.refined)}
     models = 2 + len(wanted) * (len(spread(asked)) - 2)
     return Estimate(

@@ -1,20 +1,22 @@
 """What the models on a line are asked, and how well they answer: −log p and hits, by window."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine import network
 from engine.checkpoint import Checkpoint
-from engine.errors import Refused
+from engine.errors import Progress, Refused
 from engine.layers.blocks import headless
+from engine.layers.heads import Head, Sums, head, summed
 from engine.layers.inputs import Asked, Inputs, inputs
+from engine.prepared import classes as labelled
 from engine.records.barriers import Target
 from engine.running import OUTPUTS
 
@@ -22,15 +24,41 @@ HIDDEN_SHARE = 0.15
 """Of the tokens that an encoder is to fill in."""
 HELD = 2**25
 """Logits that are held at once."""
-TOKENS = {"cpu": 1024}
-"""Tokens that run at once, by device: few enough that streams stay in the cache."""
+TOKENS = {"cpu": 2048}
+"""Tokens that run at once, by device: a small model's pass costs milliseconds however few."""
+PROBED = 8
+"""Tokens of a window on which a head is tried."""
 IMAGES = 64
 """Images that run at once."""
 TOGETHER = 2**19
 """Of those, how many are summed at once on a processor: few enough to stay in its cache."""
 
-Say = Callable[[slice], Tensor]
+
+@dataclass(frozen=True)
+class Unsaid:
+    """Logits that are not made: a head, and what it is given."""
+
+    given: Float[Tensor, "windows *places d"]
+    head: Head
+
+    def logits(self) -> Float[Tensor, "windows *places classes"]:
+        """All of them."""
+        return self.head.linear(self.given)
+
+
+Said = Tensor | Unsaid
 """Logits of some windows, [window, place, class] or [window, class]."""
+
+
+def made(said: Said) -> Tensor:
+    """All logits of what was said."""
+    return said.logits() if isinstance(said, Unsaid) else said
+
+
+Say = Callable[[slice], Said]
+"""What one model says of some windows."""
+At = Callable[[float], Say]
+"""What the model at a point of a line says, until another point is asked for."""
 
 
 class Marks(NamedTuple):
@@ -38,6 +66,12 @@ class Marks(NamedTuple):
 
     loss: np.ndarray  # mean −log p of what is asked for, nats; inf where it is no number
     accuracy: np.ndarray  # share of places where it is the likeliest
+
+
+def joined(parts: Sequence[Marks]) -> Marks:
+    """One model on the windows of all parts."""
+    loss, accuracy = (np.concatenate(x) for x in zip(*parts, strict=True))
+    return Marks(loss, accuracy)
 
 
 @dataclass(frozen=True)
@@ -83,38 +117,68 @@ class Exam:
         """The inputs of some windows."""
         return {name: x[part] for name, x in self.named.items()}
 
+    def cut(self, part: slice) -> "Exam":
+        """The exam on some windows."""
+        return replace(self, named=self.some(part), targets=self.targets[part])
 
-def logits(model: PreTrainedModel, named: Mapping[str, Tensor]) -> Tensor:
+
+Says = Callable[[Sequence[float], Progress], Iterator[tuple[Exam, At]]]
+"""All points of a line that are wanted on the windows of an exam: on one part after the other."""
+
+
+def logits(model: nn.Module, named: Mapping[str, Tensor]) -> Tensor:
     """The first output over tokens or classes. Errors: Headless for a model without one."""
     found = model(**named)
     present = [name for name in OUTPUTS if name in found]
     if not present:
-        raise headless(model)
+        raise headless(cast(PreTrainedModel, model))
     return found[present[0]]
 
 
 def whole(model: PreTrainedModel, exam: Exam) -> Say:
     """The model's own passes over some windows."""
-    return lambda part: logits(model, exam.some(part))
+    body, said = beheaded(model, exam)
+    return lambda part: said(logits(body, exam.some(part)))
 
 
-def marks(
-    said: Float[Tensor, "windows *places classes"], targets: Int[Tensor, "windows places"]
-) -> tuple[Tensor, Tensor]:
-    """Mean −log p and share of hits of every window, float64; the logits are used up.
+def beheaded(model: PreTrainedModel, exam: Exam) -> tuple[nn.Module, Callable[[Tensor], Said]]:
+    """The model without a head that only multiplies, and what its output then means."""
+    ids = exam.named.get("input_ids")
+    if ids is None:
+        return model, lambda x: x
+    few = {name: x[:1, :PROBED] for name, x in exam.named.items()}
+    with torch.inference_mode():
+        found = head(model, lambda other: logits(other, few))
+    if found is None:
+        return model, lambda x: x
+    return found.off(model), lambda x: Unsaid(x, found)
+
+
+def marks(said: Said, targets: Int[Tensor, "windows places"]) -> tuple[Tensor, Tensor]:
+    """Mean −log p and share of hits of every window, float64; logits are used up.
 
     −log p = (max − said) + log Σ exp(· − max): both parts are small, so that float32 loses nothing
     that counts; sums and logarithms are float64.
     """
-    rows = said.reshape(-1, said.shape[-1])
-    wanted = targets.flatten()
-    size = len(rows) if said.device.type != "cpu" else max(1, TOGETHER // rows.shape[-1])
-    found = [_rows(*some) for some in zip(rows.split(size), wanted.split(size), strict=True)]
-    loss, right = (torch.cat(one).view(targets.shape) for one in zip(*found, strict=True))
-    asked = (targets >= 0).cpu()
-    count = asked.sum(1)
-    loss, right = (torch.where(asked, x, 0.0).sum(1) / count for x in (loss, right))
+    asked = targets >= 0
+    if isinstance(said, Unsaid):
+        given = said.given.reshape(*targets.shape, -1)[asked]
+        found = _unsaid(said.head, given, targets[asked])
+        blank = torch.zeros(targets.shape, dtype=torch.float64)
+        loss, right = (blank.masked_scatter(asked.cpu(), x) for x in found)
+    else:
+        loss, right = _said(said.reshape(targets.numel(), -1), targets.flatten())
+    asked = asked.cpu()
+    totals = (torch.where(asked, x.view(asked.shape), 0.0).sum(1) for x in (loss, right))
+    loss, right = (x / asked.sum(1) for x in totals)
     return loss, right
+
+
+def _said(rows: Float[Tensor, "rows classes"], wanted: Int[Tensor, " rows"]) -> list[Tensor]:
+    """−log p and hits of every row, few rows at a time."""
+    size = len(rows) if rows.device.type != "cpu" else max(1, TOGETHER // rows.shape[-1])
+    found = [_rows(*some) for some in zip(rows.split(size), wanted.split(size), strict=True)]
+    return [torch.cat(one) for one in zip(*found, strict=True)]
 
 
 def _rows(said: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,38 +190,53 @@ def _rows(said: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     return gap[:, 0] + rest.log(), right[:, 0]
 
 
+def _unsaid(head: Head, given: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of rows whose logits are made a part of the vocabulary at a time."""
+    found = Sums(*(x.cpu() for x in summed(head, given, wanted)))
+    return (found.top - found.own).double() + found.rest(), (found.own == found.top).double()
+
+
 def exam(a: Checkpoint, asked: Asked, known: int | None = None) -> Exam:
     """The windows that a question asks for, and what is asked for at their places.
 
-    Decoders are asked for the next token, encoders with a mask token for hidden ones; what others
-    are asked for is left to `label`. Errors: Refused for a token that only one vocabulary has
-    (`known`: how many both have).
+    Classifiers are asked for the labels that were given, decoders for the next token, encoders with
+    a mask token for hidden ones; what others are asked for is left to `label`. Errors: Refused for
+    a token that only one vocabulary has (`known`: how many both have).
     """
-    every = inputs(a, asked)
+    every = inputs(a, asked, known=known)
     ids = every.ids
-    if ids is not None and known is not None and int(ids.max()) >= known:
-        raise Refused(
-            f"The text holds token {int(ids.max())}, and the vocabularies of both models have the "
-            f"first {known} in common: give another text."
-        )
     sizes = a.family.sizes(a.config)
     classes = known or sizes.get("tok") or sizes.get("cls") or 1
     tokens = int(every.kept.sum())
+    if every.labels is not None:
+        wanted, classes = every.labels[:, None], labelled(a) or classes
+        return Exam(every.named, wanted, "given class", every.what, classes, tokens)
     if every.causal:
         return Exam(every.named, _following(every), "next token", every.what, classes, tokens)
     mask = _mask(a)
     if ids is not None and mask is not None and mask < classes:
         return _hiding(every, ids, mask, classes)
-    blank = torch.full((every.windows, 1), -1, device=every.kept.device)
+    places = ids.shape if ids is not None and _over_tokens(a) else (every.windows, 1)
+    blank = torch.full(places, -1, device=every.kept.device)
     return Exam(every.named, blank, "likeliest class", every.what, classes, tokens)
 
 
 def _following(every: Inputs) -> Tensor:
-    """The token after each, where there is one."""
+    """The token after each, where there is one; Refused for a window without any."""
     assert every.ids is not None
+    if int(every.kept.sum(1).min()) < 2:
+        raise Refused(
+            f"{every.what} has windows of 1 token, and each next token is asked for: give 2 or "
+            "more in each."
+        )
     after = torch.full_like(every.ids, -1)
     after[:, :-1] = torch.where(every.kept[:, 1:], every.ids[:, 1:], -1)
     return after
+
+
+def _over_tokens(a: Checkpoint) -> bool:
+    """Whether an encoder says something of every token."""
+    return network.network_class(a.config).__name__.endswith(("ForMaskedLM", "ForPreTraining"))
 
 
 def _mask(a: Checkpoint) -> int | None:
@@ -189,8 +268,8 @@ def _hiding(every: Inputs, ids: Tensor, mask: int, classes: int) -> Exam:
     )
 
 
-def label(exam: Exam, says: tuple[Say, Say]) -> Exam:
-    """The exam with the classes that two models together hold for the likeliest, places as found.
+def label(exam: Exam, at: At) -> Exam:
+    """The exam with the classes that both ends together hold for the likeliest, places as found.
 
     The sum of both log-probabilities: neither model is the teacher of the other.
     """
@@ -199,7 +278,8 @@ def label(exam: Exam, says: tuple[Say, Say]) -> Exam:
     found = []
     with torch.inference_mode():
         for part in exam.parts():
-            first, second = (say(part).double().log_softmax(-1) for say in says)
+            both = (made(at(t)(part)) for t in (0.0, 1.0))
+            first, second = (one.double().log_softmax(-1) for one in both)
             found.append((first + second).argmax(-1))
     labels = torch.cat(found).reshape(exam.windows, -1)
     kept = exam.named.get("attention_mask")

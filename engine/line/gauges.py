@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine import texts
+from engine import shared, texts
 from engine.action import act
 from engine.alignment.one_pass import align, layer_tensors, residual, stages
 from engine.alignment.refinement import refine
@@ -15,11 +15,11 @@ from engine.alignment.solving import Solution, solve
 from engine.alignment.stages import UNIT
 from engine.axes import legs
 from engine.elements import Element, Ordered
-from engine.errors import Progress, Refused, part
-from engine.line.interpolate import Ends
+from engine.errors import Brief, Progress, Refused, part
+from engine.line.ends import Ends
 from engine.line.scopes import inner
+from engine.line.words import known
 from engine.questions import Align, Using
-from engine.records import STAGES
 from engine.symmetry import Symmetry, sample
 
 RES = ("res",)
@@ -76,20 +76,9 @@ class Work:
         return len(self.ends.inside) < len(self.ends.a.headers)
 
 
-def known(asked: Sequence[str]) -> tuple[str, ...]:
-    """The stages of these names in the order of the work; Refused for others and for none."""
-    strange = [stage for stage in asked if stage not in STAGES]
-    if strange or not asked:
-        raise Refused(
-            f"There is no stage {strange[0] if strange else ''!r}: choose among "
-            f"{', '.join(STAGES)}."
-        )
-    return tuple(stage for stage in STAGES if stage in asked)
-
-
 def gauges(work: Work, asked: Sequence[str], progress: Progress) -> dict[str, Symmetry]:
-    """The gauge of each stage, in the order of the work."""
-    wanted = known(asked)
+    """The gauge of each stage, in the order of the work; Refused as for `known`."""
+    wanted = known(asked, work.asked.refine, whole=not work.partly)
     solved = [stage for stage in wanted if stage not in {"none", "random"}]
     still = Symmetry(work.ends.a.family, work.ends.a.config, {})
     found = solution(work, progress) if solved else Solution(still, _NOTHING, {}, ())
@@ -180,21 +169,20 @@ def _moved(g: Symmetry, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def refined(work: Work, g: Symmetry, progress: Progress) -> Symmetry:
     """g with its continuous part moved along the loss half way, on text that is not measured on.
 
-    Errors: Refused for a part of a model, for vocabularies of two sizes, and for a short text.
+    Errors: Refused for vocabularies of two sizes, and for a short text.
     """
-    if work.partly:
-        raise Refused("--refine moves all tensors: it goes with --scope whole.")
     a, asked = work.ends.a, work.asked
     for count in DESCENDED:
         try:
-            every = torch.from_numpy(texts.tokens(a, asked.text, work.measured + count))
-        except Refused:
+            found, _ = shared.shared(a, work.ends.b, asked.text, work.measured + count)
+        except Brief:
             continue
+        every = torch.from_numpy(found)
         read = 1 + -(-work.measured // every.shape[1])
-        ids = every[read:]
-        return refine(
-            a, work.ends.b, g, ids, asked.refine, device=work.ends.device, progress=progress
-        )
+        if len(ids := every[read:]):
+            return refine(
+                a, work.ends.b, g, ids, asked.refine, device=work.ends.device, progress=progress
+            )
     raise Refused(
         f"--refine needs {DESCENDED[-1]} tokens of text beyond the {work.measured} that are "
         "measured on: give a longer text."

@@ -4,6 +4,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from engine.alignment.stages import solve_heads
 from engine.attention import orders as attention
 from engine.attention.pairs import Pair, pair
@@ -11,8 +13,8 @@ from engine.checkpoint import Checkpoint
 from engine.elements import Element, Ordered
 from engine.errors import Progress, Refused, part, silent
 from engine.line import scopes
+from engine.line.ends import ends
 from engine.line.gauges import Work
-from engine.line.interpolate import ends
 from engine.line.sampling import grid
 from engine.line.setting import shared
 from engine.line.trip import run, trip
@@ -20,11 +22,15 @@ from engine.questions import Barrier, Heads, Orders
 from engine.records import Curve, HeadOrders
 from engine.symmetry import Symmetry
 
+HEADS = 9
+"""Most heads of a layer of which orders are drawn."""
+
 
 def every(a: Checkpoint, b: Checkpoint, asked: Orders, progress: Progress = silent) -> HeadOrders:
     """Each order with its own Stage 2, only the layer's attention moving; hands over as it goes.
 
-    Errors: Refused for a layer that is not there and for one with too many orders.
+    Of very many orders some, see `taken`. Errors: Refused for a layer that is not there and for one
+    with too many heads.
     """
     began = time.perf_counter()
     how = Heads(
@@ -39,19 +45,22 @@ def every(a: Checkpoint, b: Checkpoint, asked: Orders, progress: Progress = sile
     aligned = Barrier(asked.a, asked.b, text=asked.text, device=asked.device)
     here = trip(Work(line, aligned, shared(line)), asked, part(progress, 0.05, 0.1))
     inner = grid(asked.points)[1:-1].tolist()
-    naive = here.points("as it is", both.outer, inner)
-    names = [order(found, number) for number in range(len(found.cost))]
     mine = chosen(both, found)
+    some = taken(len(found.cost), mine)
+    progress(0.1, here.cost((1 + len(some)) * (asked.points - len(here.ends))))
+    naive = here.points("as it is", both.outer, inner)
+    names = [order(found, number) for number in some]
     curves: list[Curve] = []
 
     def record(*, complete: bool) -> HeadOrders:
         return HeadOrders(
-            a.name, b.name, asked.layer, tuple(names), found.cost, mine,
+            a.name, b.name, asked.layer, tuple(names), found.cost[some], some.index(mine),
             tuple(curves), naive, complete, run(here.exam, asked, began),
+            total=len(found.cost),
         )  # fmt: skip
 
     for number, name in enumerate(names):
-        outer, deep = attention.elements(both, found, number)
+        outer, deep = attention.elements(both, found, some[number])
         curves.append(here.points(" ".join(map(str, name)), gauge(both, {**outer, **deep}), inner))
         share = 0.1 + 0.9 * (number + 1) / len(names)
         progress(share, f"order {number + 1} of {len(names)}", record(complete=False))
@@ -59,15 +68,24 @@ def every(a: Checkpoint, b: Checkpoint, asked: Orders, progress: Progress = sile
 
 
 def ranked(both: Pair) -> attention.Orders:
-    """All orders of a layer. Errors: Refused where there are more than are tried."""
-    found = attention.orders(both)
-    if found is None or len(found.cost) > attention.TRIED:
+    """All orders of a layer. Errors: Refused where there are too many to draw from."""
+    found = attention.orders(both, HEADS)
+    if found is None:
         count = attention.count(both.sizes["grp"], both.per_group)
         raise Refused(
-            f"Layer {both.layer} of {both.a.name} has {count:,} orders of its heads, and at most "
-            f"{attention.TRIED} are tried: take a model with fewer heads."
+            f"Layer {both.layer} of {both.a.name} has {count:,} orders of its heads, too many to "
+            "draw from: take a model with fewer heads, or with fewer in a group."
         )
     return found
+
+
+def taken(count: int, mine: int) -> list[int]:
+    """The numbers of the orders that run: all, or that of the alignment and others at random."""
+    if count <= attention.TRIED:
+        return list(range(count))
+    others = np.delete(np.arange(count), mine)
+    drawn = np.random.default_rng(0).choice(others, attention.TRIED - 1, replace=False)
+    return sorted([mine, *drawn.tolist()])
 
 
 def chosen(both: Pair, found: attention.Orders) -> int:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from engine.checkpoint import Checkpoint, save_checkpoint
 from engine.errors import Progress, Refused, part, silent
+from engine.line.ends import Ends
 from engine.line.gauges import gauges
-from engine.line.interpolate import Ends
 from engine.line.setting import work
 from engine.line.trip import run, trip
 from engine.questions import Merge

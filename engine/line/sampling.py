@@ -59,3 +59,19 @@ def next_point(measured: Mapping[float, float], spacing: float, least: float = 0
     score[width < 2 * spacing / FINEST * (1 - 1e-9)] = 0.0
     best = int(score.argmax())
     return (t[best] + t[best + 1]) / 2 if score[best] > 0 else None
+
+
+def next_points(
+    measured: Mapping[float, float], spacing: float, least: float, count: int
+) -> list[float]:
+    """At most `count` points to measure at once, the most wanted first.
+
+    The second and later ones are chosen as if the curve went straight where it is not measured yet.
+    """
+    guessed = dict(measured)
+    found: list[float] = []
+    while len(found) < count and (t := next_point(guessed, spacing, least)) is not None:
+        x = sorted(guessed)
+        guessed[t] = float(np.interp(t, x, [guessed[one] for one in x]))
+        found.append(t)
+    return found

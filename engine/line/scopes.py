@@ -9,8 +9,7 @@ from engine.checkpoint import Checkpoint
 from engine.errors import Refused
 from engine.family import Family
 from engine.folding import HEADS
-from engine.pruning import parse_layers
-from engine.records.barriers import SCOPES
+from engine.line.words import layers_of
 
 
 def scope(checkpoint: Checkpoint, word: str) -> frozenset[str]:
@@ -30,12 +29,7 @@ def scope(checkpoint: Checkpoint, word: str) -> frozenset[str]:
 
 
 def _layers(checkpoint: Checkpoint, word: str) -> set[int]:
-    if not word[:1].isdigit():
-        raise Refused(
-            f"There is no scope {word!r}: choose among {', '.join(SCOPES)}, or name layers such as "
-            "3-5."
-        )
-    found = parse_layers(word)
+    found = layers_of(word)
     last = checkpoint.layers - 1
     if max(found) > last:
         raise Refused(f"--scope {word}: {checkpoint.name} has layers 0 to {last}.")

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from engine.checkpoint import Checkpoint, open_folder
 from engine.errors import Refused
+from engine.line.ends import Ends, ends
 from engine.line.gauges import Aligned, Work
-from engine.line.interpolate import Ends, ends
 from engine.line.scopes import equal_outside, scope
 from engine.scramble import scramble
 
@@ -29,12 +29,9 @@ class Asked(Aligned, Protocol):
 def work(a: Checkpoint, b: Checkpoint, asked: Asked, measured: int = 0) -> Iterator[Work]:
     """Both ends of the line that a question asks for; a scrambled B is on disk meanwhile.
 
-    `measured`: tokens that no refinement may read. Errors: Refused for numbers out of range, for a
-    scrambled B of which only a part moves, and as for `engine.line.interpolate.ends` and `scope`.
+    `measured`: tokens that no refinement may read. Errors: Refused for a scrambled B of
+    which only a part moves, and as for `engine.line.ends.ends` and `scope`.
     """
-    for name in ("sweeps", "refine", "seed"):
-        if getattr(asked, name) < 0:
-            raise Refused(f"{name} is {getattr(asked, name)}: give 0 or more.")
     if asked.scrambled and asked.scope != "whole":
         raise Refused(
             f"--scrambled moves every tensor of B, and --scope {asked.scope} only some: leave one "

@@ -8,18 +8,16 @@ import torch
 
 from engine.checkpoint import Checkpoint
 from engine.errors import Progress, Refused, part, silent
+from engine.line.ends import Tensors
 from engine.line.exam import Marks, whole
 from engine.line.gauges import gauges
-from engine.line.interpolate import Disk, Ground, Tensors
+from engine.line.interpolate import Disk, Ground
 from engine.line.setting import work
 from engine.line.trip import run, trip
 from engine.questions import Barrier, Slice
 from engine.records import LossSlice
+from engine.records.planes import FLAT
 from engine.symmetry import Symmetry
-
-FLAT = 1e-4
-"""Of ‖B − A‖: a third model nearer than this to the line of the other two spans no plane."""
-MOST = 101
 
 
 @dataclass(frozen=True)
@@ -82,15 +80,13 @@ def axes(places: np.ndarray, points: int, margin: float) -> tuple[np.ndarray, np
 def cut(a: Checkpoint, b: Checkpoint, asked: Slice, progress: Progress = silent) -> LossSlice:
     """The loss at every place of a grid; hands over every row.
 
-    Errors: Refused as for `plane`, for numbers out of range, and where memory does not hold A, the
-    two directions and one model.
+    Errors: Refused as for `plane`, and where memory does not hold A, the two directions and one
+    model.
     """
     began = time.perf_counter()
-    if not 2 <= asked.points <= MOST or asked.margin < 0:
-        raise Refused(f"--points must be 2 to {MOST} and --margin 0 or more.")
     aligned = Barrier(
         asked.a, asked.b, using=asked.using, sweeps=asked.sweeps, refine=asked.refine,
-        seed=asked.seed, text=asked.text, device=asked.device, dtype=asked.dtype,
+        scope=asked.scope, seed=asked.seed, text=asked.text, device=asked.device, dtype=asked.dtype,
     )  # fmt: skip
     with work(a, b, aligned, asked.tokens) as both:
         here = trip(both, asked, part(progress, 0, 0.05))
@@ -98,17 +94,23 @@ def cut(a: Checkpoint, b: Checkpoint, asked: Slice, progress: Progress = silent)
         through = plane(here.ground, g)
         x, y = axes(through.places, asked.points, asked.margin)
         found = np.full((2, len(y), len(x)), np.nan)
+        progress(0.2, here.cost(len(y) * len(x) + 1))
+        say = whole(through.ground.buffer, here.exam)
+        through.put(*through.places[2].tolist())
+        three = (here.first, here.last, here.exam.read(say))
+        models = np.array([means(marks, here.exam.positions)[0] for marks in three])
 
         def record(*, complete: bool) -> LossSlice:
             return LossSlice(
                 a.name, b.name, stage, x, y, found[0].copy(), found[1].copy(), through.places,
-                through.length, here.exam.target, complete, run(here.exam, asked, began),
+                through.length, here.exam.target, complete, run(here.exam, asked, began), models,
+                asked.scope,
             )  # fmt: skip
 
         for row, there in enumerate(y):
             for column, along in enumerate(x):
                 through.put(float(along), float(there))
-                marks = here.exam.read(whole(through.ground.buffer, here.exam))
+                marks = here.exam.read(say)
                 found[:, row, column] = means(marks, here.exam.positions)
             share = 0.2 + 0.8 * (row + 1) / len(y)
             progress(share, f"row {row + 1} of {len(y)}", record(complete=False))

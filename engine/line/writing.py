@@ -36,7 +36,10 @@ def written(a: Checkpoint, b: Checkpoint, asked: Written, progress: Progress = s
     ids = prompt_ids(a, asked, words)
     with work(a, b, asked) as both:
         if int(ids.max()) >= (both.ends.known or 0):
-            raise Refused("The prompt holds a token that only one of both models knows.")
+            raise Refused(
+                f"The prompt holds token {int(ids.max())}, and both models have the first "
+                f"{both.ends.known} in common: give another --prompt."
+            )
         ((stage, g),) = gauges(both, (asked.stage,), part(progress, 0.05, 0.3)).items()
         line = ground(both.ends).line(g)
         found: list[list[int]] = []

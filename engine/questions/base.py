@@ -6,17 +6,19 @@ Importing this module imports neither torch nor transformers; `answer` does, whe
 import hashlib
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 from engine import VERSION
 from engine.checkpoint import Checkpoint, open_checkpoint
 from engine.errors import Progress, Refused, silent
+from engine.prepared import is_prepared
 from engine.records import Record
 from engine.store import Store
 
@@ -25,6 +27,24 @@ READING = ("text", "prompt")
 """Fields by which a question reads words: always through the tokenizer of its first model."""
 STARTING = "importing torch and transformers"
 """The first step of the first job in a process takes seconds."""
+Bounds = Mapping[str, tuple[float, float]]
+"""The least and the most that a number of a question may be, by the name of its field."""
+BOUNDS: Bounds = MappingProxyType(
+    {
+        "points": (3, 1001),
+        "sweeps": (0, 10_000),
+        "restarts": (0, 1000),
+        "refine": (0, 10_000),
+        "mix": (0, 0.99),
+        "seed": (0, 2**63 - 1),
+        "tokens": (1, 10_000_000),
+        "length": (2, 2**31),
+        "count": (1, 100_000),
+        "margin": (0, 100),
+    }
+)
+OPTIONS = MappingProxyType({"tokens": "count"})
+"""Options that are not called like their field."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +55,7 @@ class Question:
     """The command that answers it."""
     extra: ClassVar[tuple[str, ...]] = ()
     """Options that the command needs beside the fields: where files go."""
+    bounds: ClassVar[Bounds] = BOUNDS
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -78,12 +99,27 @@ class Question:
         """Compute the record; `progress` may raise `Cancelled`, after which nothing has changed."""
         raise NotImplementedError
 
+    def require(self) -> None:
+        """Refused, before anything is loaded, for numbers out of `bounds` and unknown words."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            low, high = self.bounds.get(one.name, (value, value))
+            if not low <= value <= high:
+                name = OPTIONS.get(one.name, one.name)
+                raise Refused(f"--{name} {value}: give {low:,} to {high:,}.")
+
     @contextmanager
     def running(self, progress: Progress) -> Iterator[tuple[Checkpoint, ...]]:
-        """The checkpoints, while as many threads run as suit them."""
-        progress(0.0, STARTING)
-        from engine import network  # noqa: PLC0415
+        """The checkpoints, while as many threads run as suit them.
 
+        Errors: Refused as for `require`, and for a text or inputs that the user named and that are
+        none, whether they are read or not.
+        """
+        self.require()
+        progress(0.0, STARTING)
+        from engine import network, shared  # noqa: PLC0415
+
+        shared.require(self.checkpoints[0], str(getattr(self, "text", shared.texts.DEFAULT)))
         with network.threads(network.suited(*self.checkpoints)):
             yield self.checkpoints
 
@@ -91,10 +127,11 @@ class Question:
 def _option(name: str, value: object) -> list[str]:
     if name == "text" and str(value).endswith(".json"):
         return ["--tokens", str(value)]
-    if name == "tokens":
-        return ["--count", str(value)]
+    if name == "text" and is_prepared(str(value)):
+        return ["--inputs", str(value)]
     if isinstance(value, bool):
         return [f"--{name}", "on" if value else "off"]
+    name = OPTIONS.get(name, name)
     return [f"--{name}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from engine.errors import Progress, silent
-from engine.questions.base import Question
+from engine.line import words
+from engine.questions.base import BOUNDS, Bounds, Question
 from engine.questions.pairs import Using
 from engine.records import (
     BarrierReport,
@@ -52,6 +53,15 @@ class Barrier(Question):
     text: str = "default"
     device: str = "auto"
     dtype: str = "float32"  # float32 or float64
+
+    def require(self) -> None:
+        super().require()
+        words.require(self, self.wanted)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The stages that are measured: a refinement is one."""
+        return (*self.stages, *(["refined"] * (self.refine > 0)))
 
     def answer(self, progress: Progress = silent) -> BarrierReport:
         """See `engine.line.barrier`; hands over partial curves as it goes."""
@@ -116,6 +126,10 @@ class Written(Question):
     device: str = "auto"
     dtype: str = "float32"
 
+    def require(self) -> None:
+        super().require()
+        words.require(self, (self.stage,))
+
     def answer(self, progress: Progress = silent) -> Writing:
         """See `engine.line.writing`."""
         with self.running(progress) as (a, b):
@@ -146,6 +160,10 @@ class Merge(Question):
     device: str = "auto"
     dtype: str = "float32"
 
+    def require(self) -> None:
+        super().require()
+        words.require(self, (self.stage,))
+
     def answer(self, progress: Progress = silent, out: Path | None = None) -> MergeReport:
         """See `engine.line.merging`; `out` takes the checkpoint."""
         with self.running(progress) as (a, b):
@@ -160,11 +178,13 @@ class Slice(Question):
 
     verb: ClassVar[str] = "slice"
     extra: ClassVar[tuple[str, ...]] = ("--out", "slice.json")
+    bounds: ClassVar[Bounds] = {**BOUNDS, "points": (2, 101)}
     a: str
     b: str
     points: int = 11  # along each axis
     margin: float = 0.2  # beyond the three models, in parts of the span
     stage: str = "all"
+    scope: str = "whole"
     using: Using = "weights"
     sweeps: int = 0
     refine: int = 0
@@ -174,6 +194,10 @@ class Slice(Question):
     text: str = "default"
     device: str = "auto"
     dtype: str = "float32"
+
+    def require(self) -> None:
+        super().require()
+        words.require(self, (self.stage,))
 
     def answer(self, progress: Progress = silent) -> LossSlice:
         """See `engine.line.slices`; hands over what is measured, row by row."""

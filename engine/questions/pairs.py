@@ -1,11 +1,11 @@
 """Questions about two models: related, match, align, heads, and one turn by hand."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from engine.errors import Progress, silent
+from engine.exports.documents import made, written
 from engine.questions.base import Question
 from engine.records import (
     AlignmentReport,
@@ -86,7 +86,7 @@ class Align(Question):
     stage2: Stage2 = "full"
     sweeps: int = 0  # at most so many of `engine.alignment.sweeps`; 0: each coordinate once
     restarts: int = 0  # further starts of the sweeps, perturbed at random
-    mix: float = 0.0  # weight of activations beside the distance of weights, from 0, below 1
+    mix: float = 0.0  # weight of activations beside the distance of weights, see `BOUNDS`
     neurons: NeuronCost = "invariant"  # in sweeps
     refine: int = 0  # steps of `engine.alignment.refinement`
 
@@ -104,7 +104,7 @@ class Align(Question):
         """
         with new_folder(out) as staged:
             report = self.answer(progress, staged)
-            text = json.dumps(plain(report), indent=1)
+            text = written(made(plain(report), self), 1)
             (staged / "report.json").write_text(text, encoding="utf-8")
         return report
 

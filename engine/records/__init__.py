@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from engine.records.barriers import (
+    ROUNDING,
     SCOPES,
     STAGES,
     BarrierReport,
     Curve,
     Estimate,
-    HeadOrders,
-    LossSlice,
     MergeReport,
     Writing,
 )
@@ -66,6 +65,7 @@ from engine.records.matches import (
     Truth,
 )
 from engine.records.neurons import Compared, Excited, NeuronLayers, NeuronMatch, Spared
+from engine.records.planes import HeadOrders, LossSlice
 from engine.records.reproduction import (
     VARIANTS,
     Architecture,
@@ -85,6 +85,7 @@ from engine.records.words import (
 
 __all__ = [
     "REGISTRY",
+    "ROUNDING",
     "SCOPES",
     "STAGES",
     "STEPS",

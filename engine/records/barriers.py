@@ -1,4 +1,4 @@
-"""The line between two models: curves of loss and accuracy, their barriers, merges, a slice."""
+"""The line between two models: curves of loss and accuracy, their barriers, merges."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from engine.records.layers import WINDOWS, Measure, Readings, Run, means, resampled
+from engine.records.words import Word, word
 
 Quantity = Literal["loss", "accuracy"]
 STAGES = (
@@ -21,9 +22,11 @@ moved along the loss half way. `orders`: every order and no sign, factor or angl
 signs. `random`: a random element of the whole group, the control."""
 SCOPES = ("first-attention", "all-attention", "first-layer", "whole")
 """Which tensors are interpolated, the others fixed at A's; layers such as `3-5` are a scope too."""
-Target = Literal["next token", "hidden token", "likeliest class"]
-"""What a model is asked for: the next token; a token that was hidden; or, where nothing labels the
-inputs, the class that A and B together hold for the likeliest."""
+ROUNDING = 1e-9
+"""Nats; a smaller difference of two losses is what rounding leaves."""
+Target = Literal["next token", "hidden token", "given class", "likeliest class"]
+"""What a model is asked for: the next token; a token that was hidden; the class that came with an
+input; or, where nothing labels the inputs, the one that A and B together hold for the likeliest."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,16 @@ class Curve:
         value = np.asarray(self.excess(quantity).value.max())
         drawn = self.drawn(quantity)
         return Measure(value) if drawn is None else Measure(value, *_ends(drawn))
+
+    def valley(self) -> tuple[float, float] | None:
+        """How far below its chord the loss lies at most, nats, and at which t.
+
+        None where the loss is somewhere above the chord, or on it, with both ends left aside.
+        """
+        inner = self.excess("loss").value[1:-1]
+        if not inner.size or inner.max() > -ROUNDING:
+            return None
+        return -float(inner.min()), float(self.t[1 + int(inner.argmin())])
 
     def peak(self, quantity: Quantity = "loss") -> float:
         """The t at which the curve stands highest above its chord (accuracy: deepest below)."""
@@ -113,6 +126,12 @@ class BarrierReport:
     aligning: float  # seconds that were spent on the alignment
     complete: bool  # False while the work goes on, or after it was stopped
     run: Run
+    classes: int = 0  # tokens or classes that a model chooses among; 0 in older records
+
+    @property
+    def blind(self) -> float:
+        """The loss of a guess that takes all of them for equally likely, nats; inf if unknown."""
+        return float(np.log(self.classes)) if self.classes else np.inf
 
     def curve(self, stage: str) -> Curve | None:
         """The curve of one stage; None where there is none yet."""
@@ -176,7 +195,10 @@ class Writing:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """The model at one t of the line, written as a checkpoint or not. It is a new function."""
+    """The model at one t of the line, written as a checkpoint or not.
+
+    As a rule it is a function of its own; `apart` says whether it is here.
+    """
 
     a: str
     b: str
@@ -208,50 +230,17 @@ class MergeReport:
         """
         return float(self.curve.excess("loss").value[1])
 
-
-@dataclass(frozen=True)
-class LossSlice:
-    """The loss over the plane through A, B and aligned B.
-
-    The plane has A as its origin; the first axis leads to B, and the second is what is left of the
-    way to aligned B, made orthogonal to the first. Both are in units of ‖B − A‖.
-    """
-
-    a: str
-    b: str
-    stage: str
-    x: np.ndarray  # float64 [n]: along the first axis
-    y: np.ndarray  # float64 [m]: along the second
-    loss: np.ndarray  # float64 [m, n]: nats; nan where not measured yet
-    accuracy: np.ndarray  # float64 [m, n]
-    places: np.ndarray  # float64 [3, 2]: x and y of A, B and aligned B
-    length: float  # ‖B − A‖
-    target: Target
-    complete: bool
-    run: Run
-
-
-@dataclass(frozen=True)
-class HeadOrders:
-    """The barrier of every order of the heads of one layer, the rest of the line fixed at A's."""
-
-    a: str
-    b: str
-    layer: int
-    orders: tuple[tuple[int, ...], ...]  # [n]: B's head at each of A's places
-    objective: np.ndarray  # float64 [n]: what Stage 2 leaves of the layer's attention
-    chosen: int  # the order that the alignment takes
-    curves: tuple[Curve, ...]  # [n], stage: the order in words; fewer while not complete
-    naive: Curve  # B's attention as it is, in A's residual coordinates
-    complete: bool
-    run: Run
+    @property
+    def apart(self) -> tuple[float, float]:
+        """How far its loss is from A's and from the other end's in the worst window, relative."""
+        own, ends = self.curve.loss[1], self.curve.loss[[0, -1]]
+        with np.errstate(invalid="ignore"):
+            gaps = np.abs(own - ends) / np.maximum(ends, 1e-300)
+        first, other = np.nan_to_num(gaps, nan=np.inf).max(axis=1).tolist()
+        return first, other
 
     @property
-    def ranks(self) -> tuple[int, int]:
-        """Of the chosen order among all, from 1: by its objective, and by its measured barrier."""
-        barriers = np.array([float(one.barrier().value) for one in self.curves])
-        mine = self.chosen
-        return (
-            1 + int((self.objective < self.objective[mine]).sum()),
-            1 + int((barriers < barriers[mine]).sum()),
-        )
+    def same(self) -> tuple[Word, Word]:
+        """Does it compute what A does, and what the other end does? By its loss in each window."""
+        first, other = self.apart
+        return word(first), word(other)

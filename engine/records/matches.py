@@ -69,7 +69,7 @@ class StageReport:
     coordinate: str
     solved: int  # how many index sets were solved
     right: float | None  # share of elements equal to the truth (None: no truth known)
-    margin: float | None  # smallest relative margin over all index sets (None: continuous)
+    margin: float | None  # smallest relative one of all index sets (None: no choice of order)
     flipped: int | None  # how many factors are negative (None: no factors)
     before: float  # relative distance ‖A − B‖ / ‖A‖ over the tensors that carry it, before
     after: float  # and after
@@ -83,7 +83,7 @@ class LayerStage:
     coordinates: str  # "grp head", "rot", …
     before: float  # relative distance ‖A − B‖ / ‖A‖ over the tensors that carry them, before
     after: float  # and after
-    margin: float | None  # relative; None for a continuous element
+    margin: float | None  # relative; None where there is no choice of order
     taken: float | None = None  # by how much Σ ‖A − B‖² fell
 
 

@@ -76,6 +76,7 @@ class Connectivity:
     left_out: tuple[str, ...]
     points: int
     command: str
+    seconds: float = 0.0  # that measuring all of it took
 
 
 @dataclass(frozen=True)

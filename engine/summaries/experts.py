@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from engine.records import ExpertsReport, Toll
+from engine.summaries.margins import lead
 
 
 def of_experts(record: ExpertsReport) -> Iterator[str]:
@@ -27,7 +28,7 @@ def _expert(record: ExpertsReport, i: int) -> str:
     used = "" if record.usage is None else f"; visited by {record.usage[i]:.1%} of the tokens"
     return (
         f"expert {i:2} of A: {j:2} {whose}{right}, router {record.router[i, j]:.3g}, content "
-        f"{record.content[i, j]:.3g}, margin {record.margin[i]:.3f}; neurons alike "
+        f"{record.content[i, j]:.3g}, margin {lead(record.margin[i])}; neurons alike "
         f"{record.alike[i].mean():.3f} (least {record.alike[i].min():.3f}), distance "
         f"{record.before[i]:.2g} → {record.left[i]:.2g}{used}"
     )

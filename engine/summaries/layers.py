@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.records import Continuation, CutCost, CutReport, GapTrajectory, LayerMaps, Measure, Run
+from engine.records import (
+    ROUNDING,
+    Continuation,
+    CutCost,
+    CutReport,
+    GapTrajectory,
+    LayerMaps,
+    Measure,
+    Run,
+)
 
 
 def of_cost(record: CutCost) -> Iterator[str]:
@@ -17,16 +26,15 @@ def of_cost(record: CutCost) -> Iterator[str]:
         before, after = (interval(r.measure("loss")) for r in (record.base, record.readings))
         more = replace(record.readings, loss=record.readings.loss - record.base.loss)
         percent = interval(more.measure("loss"), lambda x: 100 * float(np.expm1(x)), "+.1f")
-        yield f"loss {before} → {after} nats a token; perplexity {percent} %"
+        yield f"loss {before} → {after} nats; perplexity {percent} %"
     yield where(record.run)
 
 
 def where(run: Run) -> str:
-    """On what something was measured."""
-    return (
-        f"on {run.tokens} tokens in {run.windows} windows of {run.text}, {run.device}, "
-        f"{run.seconds:.1f} s"
-    )
+    """On what something was measured; an image is one input."""
+    inputs = f"{run.tokens} tokens in {run.windows} window{'s' * (run.windows != 1)}"
+    inputs = f"{run.windows} inputs" if run.tokens == run.windows else inputs
+    return f"on {inputs} of {run.text}, {run.device}, {run.seconds:.1f} s"
 
 
 def of_maps(record: LayerMaps) -> Iterator[str]:
@@ -87,8 +95,15 @@ def interval(
     measure: Measure, scaled: Callable[[float], float] = float, digits: str = ".4g"
 ) -> str:
     """One number, with its 95 % interval where it has one."""
-    value = format(scaled(float(measure.value)), digits)
+    value = said(scaled(float(measure.value)), digits)
     if measure.low is None or measure.high is None:
         return value
-    low, high = (format(scaled(float(x)), digits) for x in (measure.low, measure.high))
+    low, high = (said(scaled(float(x)), digits) for x in (measure.low, measure.high))
     return f"{value} ({low} to {high})"
+
+
+def said(value: float, digits: str = ".4g") -> str:
+    """A number in few digits; what rounding alone leaves is 0, and 0 has no sign."""
+    small = abs(value) < ROUNDING
+    found = format(0.0 if small else value, digits)
+    return found if small or found.strip("+-0.") else format(0.0, digits.removeprefix("+"))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from engine.records import NeuronLayers, NeuronMatch, Spared
+from engine.summaries.margins import lead
 
 
 def of_neurons(record: NeuronMatch) -> Iterator[str]:
@@ -34,8 +35,8 @@ def _matched(record: NeuronMatch) -> Iterator[str]:
     match, right = record.match, record.right
     signs = "" if record.negative is None else f"{record.negative:.1%} negative factors, "
     yield (
-        f"{signs}smallest margin {match.margin.min():.3f}, median {np.median(match.margin):.3f}, "
-        f"{match.mutual.mean():.1%} choose each other"
+        f"{signs}smallest margin {lead(match.margin.min())}, median "
+        f"{np.median(match.margin):.3f}, {match.mutual.mean():.1%} choose each other"
     )
     if right is not None and record.published_right is not None:
         scale = "" if record.scale_error is None else f", scales to {record.scale_error:.1g}"
@@ -74,7 +75,7 @@ def of_layers(record: NeuronLayers) -> Iterator[str]:
         if record.right is not None and record.published is not None:
             parts.append(f"{record.right[layer]:.1%} right")
             parts.append(f"published cost {record.published[layer]:.1%}")
-        parts.append(f"margin {record.smallest[layer]:.3f} at least")
+        parts.append(f"margin {lead(record.smallest[layer])} at least")
         parts.append(f"{record.median[layer]:.3f} median")
         yield ", ".join(parts)
     if record.negative_share is not None:

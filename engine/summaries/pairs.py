@@ -12,6 +12,16 @@ from engine.records import (
     ResidualMatch,
     TurnReport,
 )
+from engine.records.lineage import Coordinates
+from engine.summaries.margins import lead
+
+COORDINATES: dict[Coordinates, str] = {
+    "as they stand": "as they stand",
+    "embedding": "by the embedding",
+    "activations": "by activations",
+    "random": "at random",
+}
+"""How the residual coordinates were aligned, in words."""
 
 
 def of_alignment(report: AlignmentReport) -> Iterator[str]:
@@ -19,8 +29,9 @@ def of_alignment(report: AlignmentReport) -> Iterator[str]:
     for s in report.stages:
         right = "" if s.right is None else f", {s.right:.2%} right"
         flipped = "" if s.flipped is None else f", {s.flipped} negative"
+        margin = "" if s.margin is None else f", smallest margin {lead(s.margin)}"
         yield (
-            f"{s.coordinate:5} {s.solved:5} solved{right}{flipped}; "
+            f"{s.coordinate:5} {s.solved:5} solved{right}{flipped}{margin}; "
             f"relative distance {s.before:.3g} → {s.after:.3g}"
         )
     if report.unreachable is not None:
@@ -55,7 +66,7 @@ def of_match(record: ResidualMatch) -> Iterator[str]:
         best = record.absolute[k]
         yield (
             f"{depth:16} {accuracy}{int((best.sign < 0).sum())} negative signs, "
-            f"smallest margin {best.margin.min():.3f}, {best.mutual.mean():.1%} mutual"
+            f"smallest margin {lead(best.margin.min())}, {best.mutual.mean():.1%} mutual"
         )
     if record.truth is not None:
         share = record.truth.positive_share
@@ -74,8 +85,9 @@ def of_heads(record: HeadsReport) -> Iterator[str]:
         truth = "" if right is None else (", right" if right[h] == partner else ", WRONG")
         removed = "" if record.removal is None else f"; without it KL {record.removal[h]:.3g} nats"
         yield (
-            f"head {h:2} of A: {partner:2} of B{truth}, margin {record.margin[h]:.3f} over {other}"
-            f"; left {record.query_key_left[h]:.2g} (QK), {record.value_output_left[h]:.2g} (VO)"
+            f"head {h:2} of A: {partner:2} of B{truth}, margin {lead(record.margin[h])} over "
+            f"{other}; left {record.query_key_left[h]:.2g} (QK), "
+            f"{record.value_output_left[h]:.2g} (VO)"
             f"{removed}"
         )
     for row, name in enumerate(STEPS):
@@ -126,13 +138,15 @@ def of_relatedness(record: Relatedness) -> Iterator[str]:
     for number, test in enumerate(record.tests):
         what = "control" if number == count else "test"
         yield (
-            f"{what}, residual coordinates by {test.coordinates}: log10 p = {test.log10_p:.1f}, "
-            f"correlation {test.rho.mean():.3f}, {test.agreeing.mean():.1%} of the neurons alike"
+            f"{what}, residual coordinates {COORDINATES[test.coordinates]}: log10 p = "
+            f"{test.log10_p:.1f}, Spearman's ρ {test.rho.mean():.3f}, {test.agreeing.mean():.1%} "
+            "of the neurons alike"
         )
     if record.likeness is not None:
         shallow, deep = sorted(record.depths)
+        one, other = ("B", "A") if record.depths[0] > record.depths[1] else ("A", "B")
         layers = ", ".join(map(str, record.layers))
-        yield f"layers of the one, {shallow} in all, are layers {layers} of the {deep} of the other"
+        yield f"the {shallow} layers of {one} are layers {layers} of the {deep} of {other}"
     if record.logits_between is not None:
         yield f"logits differ by {record.logits_between:.2g} of {record.logits_scale:.3g}"
     yield f"{record.seconds:.1f} s on {record.device}"

@@ -84,7 +84,7 @@ def test_a_twin_is_put_back_and_its_checkpoint_opens_in_transformers(
     expect(related(page)).to_contain_text("The same function in other coordinates.")
     page.get_by_role("button", name=RUN, exact=True).click()
     expect(verdict(page)).to_contain_text("Same function in other coordinates.")
-    expect(verdict(page)).to_contain_text("Objective: the squared distance")
+    expect(verdict(page)).to_contain_text("Relative distance of all weights")
     for about in (OBJECTIVE, "Share of the distance by coordinate"):
         expect(picture(page, about)).to_be_visible()
     page.get_by_role("button", name="Write the checkpoint").click()
