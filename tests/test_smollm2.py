@@ -1,5 +1,6 @@
 """The same laws on a real model: SmolLM2-135M, scrambled by every coordinate and brought back."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -93,8 +94,8 @@ class Turned(Checkpoint):
 
     gauge: Symmetry
 
-    def read(self, name: str) -> Tensor:
-        return act(self.gauge, name, super().read)
+    def read(self, name: str, *, mapped: bool = False) -> Tensor:
+        return act(self.gauge, name, partial(super().read, mapped=mapped))
 
 
 def right(g: Symmetry, hidden: Symmetry) -> dict[str, float]:
