@@ -412,7 +412,7 @@ def test_a_merge_is_written_below_the_store_and_called_a_new_function(pair, monk
 
     monkeypatch.setattr(Merge, "answer", answer)
     at = opened()
-    assert "A merge is a new function" in text(at)
+    assert "In general a merge is a new function" in text(at)
     job = merged.Merging(Merge(*pair))
     at = start(at, job)
     assert job.out.is_relative_to(outputs.results().models)

@@ -29,7 +29,9 @@ def hill(height: float, stage: str = "none") -> Curve:
     return fakes.curve(stage, height, t=fakes.grid(5))
 
 
-@pytest.mark.parametrize(("height", "valley"), [(-0.3, True), (0.3, False), (0.0, False)])
+@pytest.mark.parametrize(
+    ("height", "valley"), [(-0.3, True), (0.3, False), (0.0, False), (-2e-7, False)]
+)
 def test_a_valley_is_no_barrier_of_nothing(height: float, valley: bool) -> None:
     one = hill(height)
     assert (one.valley() is not None) == valley

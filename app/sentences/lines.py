@@ -32,7 +32,7 @@ def merged(record: MergeReport) -> str:
     )
 
 
-MERGE = "A merge is a new function: in general it computes neither what A does nor what B does."
+MERGE = "In general a merge is a new function: it computes neither what A does nor what B does."
 
 
 def function(record: MergeReport) -> str:

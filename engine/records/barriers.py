@@ -24,6 +24,8 @@ SCOPES = ("first-attention", "all-attention", "first-layer", "whole")
 """Which tensors are interpolated, the others fixed at A's; layers such as `3-5` are a scope too."""
 ROUNDING = 1e-9
 """Nats; a smaller difference of two losses is what rounding leaves."""
+SHALLOW = 1e-5
+"""Nats; no valley is said to be where float32 sums alone may put the loss below its chord."""
 Target = Literal["next token", "hidden token", "given class", "likeliest class"]
 """What a model is asked for: the next token; a token that was hidden; the class that came with an
 input; or, where nothing labels the inputs, the one that A and B together hold for the likeliest."""
@@ -72,7 +74,7 @@ class Curve:
         None where the loss is somewhere above the chord, or on it, with both ends left aside.
         """
         inner = self.excess("loss").value[1:-1]
-        if not inner.size or inner.max() > -ROUNDING:
+        if not inner.size or inner.max() > -ROUNDING or inner.min() > -SHALLOW:
             return None
         return -float(inner.min()), float(self.t[1 + int(inner.argmin())])
 
