@@ -12,6 +12,27 @@ import streamlit as st  # noqa: E402
 from app import inputs, outputs, session  # noqa: E402
 
 LOGO = ROOT / "assets" / "logo.svg"
+FIRST = "models"
+PAGES = {  # by section: file and address, title, icon
+    "Models": [(FIRST, "Models", "compare_arrows")],
+    "Coordinates": [
+        ("atlas", "Atlas", "map"),
+        ("lab", "Lab", "experiment"),
+        ("residual", "Residual", "grid_on"),
+        ("neurons", "Neurons", "scatter_plot"),
+        ("heads", "Heads", "schema"),
+    ],
+    "Between two models": [
+        ("alignment", "Alignment", "align_horizontal_left"),
+        ("barrier", "Barrier", "landscape"),
+    ],
+    "Layers": [
+        ("layers", "Layers", "layers"),
+        ("cutting", "Cutting", "content_cut"),
+        ("gap", "Gap in training", "stacked_line_chart"),
+    ],
+    "Results": [("published", "Published and measured here", "fact_check")],
+}
 
 st.set_page_config(page_title="Gaugescope", page_icon=str(LOGO), layout="wide")
 st.logo(str(LOGO), size="large")
@@ -24,89 +45,17 @@ with st.sidebar:  # before the navigation, which writes the address
 
 page = st.navigation(
     {
-        "Models": [
+        section: [
             st.Page(
-                ROOT / "pages" / "models.py",
-                title="Models",
-                icon=":material/compare_arrows:",
-                url_path="models",
-                default=True,
+                ROOT / "pages" / f"{name}.py",
+                title=title,
+                icon=f":material/{icon}:",
+                url_path=name,
+                default=name == FIRST,
             )
-        ],
-        "Coordinates": [
-            st.Page(
-                ROOT / "pages" / "atlas.py",
-                title="Atlas",
-                icon=":material/map:",
-                url_path="atlas",
-            ),
-            st.Page(
-                ROOT / "pages" / "lab.py",
-                title="Lab",
-                icon=":material/experiment:",
-                url_path="lab",
-            ),
-            st.Page(
-                ROOT / "pages" / "residual.py",
-                title="Residual",
-                icon=":material/grid_on:",
-                url_path="residual",
-            ),
-            st.Page(
-                ROOT / "pages" / "neurons.py",
-                title="Neurons",
-                icon=":material/scatter_plot:",
-                url_path="neurons",
-            ),
-            st.Page(
-                ROOT / "pages" / "heads.py",
-                title="Heads",
-                icon=":material/schema:",
-                url_path="heads",
-            ),
-        ],
-        "Between two models": [
-            st.Page(
-                ROOT / "pages" / "alignment.py",
-                title="Alignment",
-                icon=":material/align_horizontal_left:",
-                url_path="alignment",
-            ),
-            st.Page(
-                ROOT / "pages" / "barrier.py",
-                title="Barrier",
-                icon=":material/landscape:",
-                url_path="barrier",
-            ),
-        ],
-        "Layers": [
-            st.Page(
-                ROOT / "pages" / "layers.py",
-                title="Layers",
-                icon=":material/layers:",
-                url_path="layers",
-            ),
-            st.Page(
-                ROOT / "pages" / "cutting.py",
-                title="Cutting",
-                icon=":material/content_cut:",
-                url_path="cutting",
-            ),
-            st.Page(
-                ROOT / "pages" / "gap.py",
-                title="Gap in training",
-                icon=":material/stacked_line_chart:",
-                url_path="gap",
-            ),
-        ],
-        "Results": [
-            st.Page(
-                ROOT / "pages" / "published.py",
-                title="Published and measured here",
-                icon=":material/fact_check:",
-                url_path="published",
-            ),
-        ],
+            for name, title, icon in rows
+        ]
+        for section, rows in PAGES.items()
     }
 )
 

@@ -15,11 +15,10 @@ from app.outputs import results
 from app.sentences.numbers import size
 from engine import datasets
 from engine.checkpoint import open_checkpoint
+from engine.datasets import LARGEST
 from engine.errors import Progress, Refused
 from engine.texts import amount
 
-LARGEST = 20_000_000
-"""Bytes of one text."""
 FULL = 500_000_000
 """Bytes of all texts that are kept."""
 SHORTEST = 32

@@ -1,7 +1,7 @@
 """What commands do with a question and its record: solve, keep, print, write."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,14 +70,18 @@ def save_match(asked: Match, record: ResidualMatch, out: Path) -> None:
         for what in ("permutation", "sign", "score", "margin", "mutual")
     }
     found |= {"correlation": record.correlation, "depths": np.array(record.depths)}
-    with _written(out):
-        np.savez_compressed(out, allow_pickle=False, **found)
+    _save(found, out)
 
 
 def save_arrays(record: Any, out: Path) -> None:
     """Every array of a record as `.npz`, those inside a part with its name in front."""
+    _save(named_arrays(record), out)
+
+
+def _save(arrays: Mapping[str, np.ndarray], out: Path) -> None:
+    """Numbers alone: nothing that a reader would have to run."""
     with _written(out):
-        np.savez_compressed(out, allow_pickle=False, **named_arrays(record))
+        np.savez_compressed(out, allow_pickle=False, **arrays)
 
 
 def one_of(text: str, tokens: str, inputs: str = "") -> str:

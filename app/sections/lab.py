@@ -1,8 +1,5 @@
 """Parts of the Lab page: the meter, weights and hidden state before and after, conventions."""
 
-import io
-
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -169,9 +166,7 @@ def take_away(question: Lab, record: Experiment) -> None:
         return tables.changes(record).to_csv(index=False)
 
     def npz() -> bytes:
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **experiments.arrays(record))
-        return buffer.getvalue()
+        return tables.npz(experiments.arrays(record))
 
     name = f"lab-{record.preset}"
     files = [
