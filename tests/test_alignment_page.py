@@ -17,10 +17,10 @@ from app.jobs import unfinished
 from app.settings import HOSTED, ROOT
 from engine.errors import Refused
 from engine.questions import Align, Check, Inspect, Related
+from tests import app_pages, fakes
 from tests import fake_alignments as made
-from tests import fakes
+from tests.app_pages import MAIN, text
 
-MAIN = str(ROOT / "app" / "main.py")
 PAGE = str(ROOT / "pages" / "alignment.py")
 RUN = "Put B into A's coordinates"
 
@@ -53,17 +53,7 @@ def asked(known: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> list[Align
 
 
 def opened(page: str = PAGE, **link: str) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=30)
-    for name, value in link.items():
-        at.query_params[name] = value
-    at = at.run()
-    at = at if page == MAIN else at.switch_page(page).run()
-    assert not at.exception
-    return at
-
-
-def text(at: AppTest) -> str:
-    return "\n".join(item.value for item in at.markdown).replace("\\", "")
+    return app_pages.opened(page, **link)
 
 
 def maps(at: AppTest) -> list[Any]:

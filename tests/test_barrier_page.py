@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -28,10 +29,11 @@ from engine.questions import (
     Written,
 )
 from engine.questions.line import ABLATION, MERGING, USUAL
-from tests import fake_alignments, fake_barriers, fakes
+from tests import app_pages, fake_alignments, fake_barriers, fakes
+from tests.app_pages import MAIN, captions, plots, text
 
-MAIN = str(ROOT / "app" / "main.py")
 PAGE = str(ROOT / "pages" / "barrier.py")
+opened = partial(app_pages.opened, PAGE)
 FEW = ("none", "heads", "all")
 TITLE = "Is there a hill on the straight line between them?"
 
@@ -79,33 +81,12 @@ def put(question: Any, record: Any) -> None:
     outputs.results().put(question.key, record)
 
 
-def opened(**link: Any) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=30)
-    for name, value in link.items():
-        at.query_params[name] = value
-    at = at.run().switch_page(PAGE).run()
-    assert not at.exception
-    return at
-
-
-def text(at: AppTest) -> str:
-    return "\n".join(item.value for item in at.markdown).replace("\\", "")
-
-
-def captions(at: AppTest) -> str:
-    return "\n".join(item.value for item in at.caption).replace("\\", "")
-
-
 def lines(at: AppTest) -> str:
     return "\n".join(item.value for item in at.text)
 
 
 def warnings(at: AppTest) -> str:
     return "\n".join(item.value for item in at.warning).replace("\\", "")
-
-
-def charts(at: AppTest) -> list[Any]:
-    return [json.loads(chart.proto.spec) for chart in at.get("vega_lite_chart")]
 
 
 def labels(at: AppTest) -> list[str]:
@@ -167,7 +148,7 @@ def test_the_cost_stands_there_before_the_run_and_the_verdict_after(asked, pair)
 def test_the_page_at_rest_shows_every_part(asked, pair):
     measured(pair)
     at = opened()
-    assert len(charts(at)) == 1  # the others are asked for by buttons
+    assert len(plots(at)) == 1  # the others are asked for by buttons
     heads = [item.value for item in at.subheader]
     assert heads == [
         "What does it write there?",
@@ -241,7 +222,7 @@ def test_a_link_opens_its_view(asked, pair):
                 prompt="Anna", several="true")  # fmt: skip
     assert at.select_slider(key="t").value == "0.25"
     assert "**At t = 0.25**" in text(at)
-    spec = json.dumps(charts(at)[0])
+    spec = json.dumps(plots(at)[0])
     assert '"title": "accuracy"' in spec
     assert (asked[0].stage, asked[0].prompt) == ("heads", "Anna")
     assert asked[0].at == (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -266,9 +247,9 @@ def test_the_slider_moves_the_rule_the_numbers_and_the_text(asked, pair):
     assert at.dataframe[0].value["loss, nats"].tolist() != before
     assert at.dataframe[1].value["barrier, nats"].str.contains("[", regex=False).all()
     assert [q for q in asked if isinstance(q, Written)][-1].at == (0.0, 0.25, 1.0)
-    rule = [layer for layer in charts(at)[0]["layer"] if layer["mark"]["type"] == "rule"][-1]
+    rule = [layer for layer in plots(at)[0]["layer"] if layer["mark"]["type"] == "rule"][-1]
     name = rule["data"]["name"]
-    assert charts(at)[0].get("datasets", {}).get(name, [{"t": 0.25}]) == [{"t": 0.25}]
+    assert plots(at)[0].get("datasets", {}).get(name, [{"t": 0.25}]) == [{"t": 0.25}]
 
 
 def test_the_twin_says_that_no_hill_was_found_and_other_seeds_that_one_is_left(asked, pair):
@@ -286,7 +267,7 @@ def test_what_a_stopped_job_found_is_shown_and_called_partial(asked, pair):
     at = opened()
     assert "residual, signs off, partial" in text(at)
     assert "whether a hill is left is not known yet" in text(at)
-    assert "residual, signs off, partial" in json.dumps(charts(at)[0])
+    assert "residual, signs off, partial" in json.dumps(plots(at)[0])
     assert "Measure the line" in labels(at)
     at.select_slider(key="t").set_value("0.125").run()
     assert "not measured yet" in at.dataframe[0].value["loss, nats"].tolist()
@@ -331,7 +312,7 @@ def test_the_ablation_is_read_off_the_record_where_it_has_all_stages(asked, pair
     at = opened(stages=list(question.stages))
     assert "Measure the ablation" not in labels(at)
     assert "Against the raw line's barrier: head order" in text(at)
-    assert len(charts(at)) == 2
+    assert len(plots(at)) == 2
 
 
 def test_the_ablation_and_the_gauge_are_asked_on_the_same_text(asked, pair):
@@ -341,7 +322,7 @@ def test_the_ablation_and_the_gauge_are_asked_on_the_same_text(asked, pair):
     hidden = replace(first, stages=MERGING, scrambled=True)
     at = start(at, hidden, "Gauge and merging")
     assert "B under a random gauge, then aligned. permutations only: 3" in text(at)
-    assert len(charts(at)) == 3
+    assert len(plots(at)) == 3
     assert "--stages orders,all --scrambled on --out gauge.json" in at.code[-1].value
 
 
@@ -361,7 +342,7 @@ def test_the_plane_and_the_orders_appear_when_they_are_measured(asked, pair):
     assert "B at the stage all is 58 % as far from A as B is" in text(at)
     at = start(at, Orders(*pair))
     assert "Taken: order 0 1 2, barrier 0.2" in text(at)
-    assert len(charts(at)) == 4
+    assert len(plots(at)) == 4
     assert {"Plane (JSON)", "Orders (CSV)"} <= {b.label for b in at.get("download_button")}
 
 

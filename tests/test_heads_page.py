@@ -1,22 +1,23 @@
 """The Heads page in a simulated browser, on stored records and stand-ins for the engine."""
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app import outputs
 from app.settings import ROOT
 from engine.questions import Heads, Inspect, Turn
-from tests import fake_heads, fakes
+from tests import app_pages, fake_heads, fakes
+from tests.app_pages import MAIN, figures, plots, text
 
-MAIN, HEADS = str(ROOT / "app" / "main.py"), str(ROOT / "pages" / "heads.py")
+HEADS = str(ROOT / "pages" / "heads.py")
+opened = partial(app_pages.opened, HEADS)
 
 
 @pytest.fixture
@@ -44,34 +45,13 @@ def put(question: Any, record: Any) -> None:
     outputs.results().put(question.key, record)
 
 
-def opened(**link: str) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=30)
-    for name, value in link.items():
-        at.query_params[name] = value
-    at = at.run().switch_page(HEADS).run()
-    assert not at.exception
-    return at
-
-
-def text(at: AppTest) -> str:
-    return "\n".join(item.value for item in at.markdown).replace("\\", "")
-
-
-def charts(at: AppTest) -> list[Any]:
-    return [json.loads(chart.proto.spec) for chart in at.get("plotly_chart")]
-
-
-def maps(at: AppTest) -> list[Any]:
-    return [json.loads(chart.proto.spec) for chart in at.get("vega_lite_chart")]
-
-
 def test_the_page_opens_with_its_verdict_and_every_picture(asked):
     at = opened()
     assert at.title[0].value == "Which head is which, and by which angle was it turned?"
     assert "6 of 6 heads found; their turns explain more than 99.9 % of" in text(at)
     assert "exact 1.0e-7" in text(at)
-    assert len(maps(at)) == 11  # costs, order, disguises, two of turns, steps, values, two costs
-    assert len(charts(at)) == 3  # the clock, the curve, the landscape
+    assert len(plots(at)) == 11  # costs, order, disguises, two of turns, steps, values, two costs
+    assert len(figures(at)) == 3  # the clock, the curve, the landscape
     assert sum("What would bad look like?" in item.value for item in at.caption) == 9
     assert [type(question) for question in asked] == [Heads, Turn]
 
@@ -143,10 +123,10 @@ def test_a_click_on_a_line_or_a_frequency_chooses_it(asked):
 
 def test_the_hand_moves_at_once_and_the_models_answer(asked):
     at = opened()
-    before = charts(at)
+    before = figures(at)
     at.slider(key="turn").set_value(60.0).run()
     assert not at.exception
-    after = charts(at)
+    after = figures(at)
     assert before[1]["data"][-1]["x"] != after[1]["data"][-1]["x"] == [60.0]
     assert "Half way between A and the turned B the logits are off by 61" in text(at)
     at.button(key="found-turn").click().run()
@@ -175,8 +155,8 @@ def test_a_model_against_itself_shows_which_heads_coincide(asked, pair):
     assert (asked[-1].a, asked[-1].b) == (pair[0], pair[0])
     assert "No two heads coincide; the nearest are 1 and 2" in text(at)
     assert "without head 1 the output moves by" in text(at)
-    assert not charts(at)
-    assert len(maps(at)) == 6  # costs, order, disguises, removal, two costs
+    assert not figures(at)
+    assert len(plots(at)) == 6  # costs, order, disguises, removal, two costs
     labels = [button.label for button in at.get("download_button")]
     assert {"Removal (CSV)", "Removal (PNG)", "Removal (SVG)"} <= set(labels)
     assert not [label for label in labels if "Objective" in label or "Turns" in label]
@@ -190,9 +170,9 @@ def test_without_rotation_there_are_matrices_and_no_angles(pair):
     at = opened()
     assert "their matrices explain" in text(at)
     assert at.segmented_control(key="cost").options == ["product", "published"]
-    assert not charts(at)
+    assert not figures(at)
     assert [item.value for item in at.subheader if "angle" in item.value] == []
-    assert len(maps(at)) == 9  # costs, order, three of steps, two of matrices, two costs
+    assert len(plots(at)) == 9  # costs, order, three of steps, two of matrices, two costs
     assert "Why is the published cost right here?" in [item.value for item in at.subheader]
     assert "LayerNorm hides once its gain is folded in" in text(at)
 
@@ -204,7 +184,7 @@ def test_half_turns_say_so_and_run_nothing(pair, asked):
     assert "every angle is 0° or 180°" in text(at)
     assert "Norms of queries and keys leave 0° and 180° free" in text(at)
     assert not asked
-    assert len(maps(at)) == 10  # no map of moduli
+    assert len(plots(at)) == 10  # no map of moduli
 
 
 def test_heads_in_disguise_say_why_the_published_cost_is_not_the_default(asked):
@@ -226,7 +206,7 @@ def test_different_shapes_are_told_with_both_values(pair, asked):
     put(Inspect(pair[1]), replace(fakes.model_card("wide", "b" * 16), heads=8))
     at = opened()
     assert "heads 6 against 8" in text(at)
-    assert not asked and not maps(at)
+    assert not asked and not plots(at)
     at.segmented_control(key="against").set_value("itself").run()
     assert "No two heads coincide" in text(at)
 
@@ -236,7 +216,7 @@ def test_a_model_that_is_not_open_is_named(pair, asked, monkeypatch):
     at = opened()
     assert "Not open: B." in text(at)
     assert "is no folder under the allowed ones" in at.text[0].value
-    assert not asked and not maps(at)
+    assert not asked and not plots(at)
 
 
 def test_the_first_paint_imports_neither_torch_nor_transformers(pair):

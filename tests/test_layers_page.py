@@ -20,8 +20,8 @@ from engine.errors import Cancelled, Refused
 from engine.questions import Continue, Cut, Drop, Gap, Inspect, Layers
 from engine.sources import demo_series
 from tests import fake_layers, fakes
+from tests.app_pages import MAIN, captions, opened, plots, text
 
-MAIN = str(ROOT / "app" / "main.py")
 LAYERS, CUTTING, GAP, MODELS = (
     str(ROOT / "pages" / f"{name}.py") for name in ("layers", "cutting", "gap", "models")
 )
@@ -53,27 +53,6 @@ def put(question: Any, record: Any) -> None:
     outputs.results().put(question.key, record)
 
 
-def opened(page: str, **link: str) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=30)
-    for name, value in link.items():
-        at.query_params[name] = value
-    at = at.run().switch_page(page).run()
-    assert not at.exception
-    return at
-
-
-def text(at: AppTest) -> str:
-    return "\n".join(item.value for item in at.markdown).replace("\\", "")
-
-
-def captions(at: AppTest) -> str:
-    return "\n".join(item.value for item in at.caption).replace("\\", "")
-
-
-def maps(at: AppTest) -> list[Any]:
-    return [json.loads(chart.proto.spec) for chart in at.get("vega_lite_chart")]
-
-
 def labels(at: AppTest) -> list[str]:
     return [button.label for button in at.button]
 
@@ -91,7 +70,7 @@ def test_the_layers_page_opens_with_its_verdict_and_every_picture(asked, pair):
     assert at.title[0].value == "Can layer j stand in for layer i? It depends how you ask."
     assert "Swapping costs more than replacing in 1 of 15 pairs." in text(at)
     assert "Measured on 512 tokens of the demo models' own text in 16 windows" in text(at)
-    assert len(maps(at)) == 4  # two maps, the strip, where they disagree
+    assert len(plots(at)) == 4  # two maps, the strip, where they disagree
     assert explained(at) == 4
     assert [type(q) for q in asked] == [Layers, Continue, Continue]
     assert asked[0] == Layers(pair[0])
@@ -202,9 +181,9 @@ def test_the_numbers_choose_the_pair_too(asked):
 
 def test_the_pair_score_and_the_tests_change_the_pictures(asked):
     at = opened(LAYERS)
-    before = maps(at)
+    before = plots(at)
     at.segmented_control(key="score").set_value("min").run()
-    assert maps(at)[:2] == before[:2] and maps(at)[3] != before[3]
+    assert plots(at)[:2] == before[:2] and plots(at)[3] != before[3]
     at.multiselect(key="tests").set_value(["replace", "swap", "average"]).run()
     at.selectbox(key="right").select("average").run()
     assert not at.exception
@@ -233,7 +212,7 @@ def test_layers_of_different_kinds_are_not_exchanged_and_the_page_says_so(pair):
         text(at)
     )
     assert "Layers of different kinds are not exchanged: those cells stay empty." in captions(at)
-    assert "kind of layer" in json.dumps(maps(at)[2])
+    assert "kind of layer" in json.dumps(plots(at)[2])
 
 
 def test_what_a_stopped_job_found_is_shown_and_called_partial(pair):
@@ -242,7 +221,7 @@ def test_what_a_stopped_job_found_is_shown_and_called_partial(pair):
     at = opened(LAYERS)
     assert "Partial: 15 of 51 cells, adjacent pairs first." in text(at)
     assert "partial" in text(at)
-    assert len(maps(at)) == 4
+    assert len(plots(at)) == 4
     assert "Measure the maps" in labels(at)
 
 
@@ -266,7 +245,7 @@ def test_maps_grow_while_the_job_runs_and_the_controls_stay(pair, monkeypatch):
     at.number_input(key="i").set_value(4).run()
     assert not at.exception
     assert "Partial: 15 of 51 cells" in text(at)
-    assert len(maps(at)) == 4
+    assert len(plots(at)) == 4
     assert at.number_input(key="i").value == 4
     assert not at.get("download_button")
     ended.set()
@@ -346,7 +325,7 @@ def test_one_layer_has_no_maps_and_no_empty_picture(pair, asked, monkeypatch):
     monkeypatch.setattr(Layers, "answer", lambda *_: one)
     at = opened(LAYERS)
     assert "This model has one layer: there are no pairs." in text(at)
-    assert len(maps(at)) == 1  # the strip
+    assert len(plots(at)) == 1  # the strip
     assert files(at) == ["Pairs (CSV)", "Layers (CSV)", "Maps (JSON)"]
 
 
@@ -359,7 +338,7 @@ def test_maps_of_which_no_pair_is_measured_are_not_drawn(pair, asked, monkeypatc
     at = opened(LAYERS)
     assert "No pair was measured by both tests." in text(at)
     assert text(at).count("Not measured yet.") == 2
-    assert len(maps(at)) == 1
+    assert len(plots(at)) == 1
 
 
 def test_a_refusal_is_shown_in_its_one_line(pair, monkeypatch):
@@ -383,7 +362,7 @@ def test_a_stopped_job_says_whether_a_part_is_shown(pair, monkeypatch, found: bo
     at = opened(LAYERS)
     assert ("Stopped; what was measured so far is shown." in captions(at)) is found
     assert ("Cancelled; nothing was changed." in captions(at)) is not found
-    assert len(maps(at)) == (4 if found else 0)
+    assert len(plots(at)) == (4 if found else 0)
     assert "Measure the maps again" in labels(at)
 
 
@@ -393,7 +372,7 @@ def test_published_maps_open_in_the_same_view(asked, name):
     assert not asked
     assert "published" in text(at)
     assert "arXiv 2605.16234" in captions(at)
-    assert len(maps(at)) == (2 if name == "gpt2-medium" else 4)
+    assert len(plots(at)) == (2 if name == "gpt2-medium" else 4)
     assert "not measured here" in text(at)
     assert "Pairs (CSV)" in files(at)
 
@@ -420,7 +399,7 @@ def test_a_model_that_is_not_open_is_named(pair, asked, monkeypatch):
     for page in (LAYERS, CUTTING):
         at = opened(page)
         assert "Not open: A." in text(at)
-        assert not asked and not maps(at)
+        assert not asked and not plots(at)
 
 
 def test_the_cutting_page_opens_with_its_advice_and_every_picture(asked, pair):
@@ -428,7 +407,7 @@ def test_the_cutting_page_opens_with_its_advice_and_every_picture(asked, pair):
     assert at.title[0].value == "What does it cost to remove n layers?"
     assert "At n = 2, leaving out layers 2 and 3 costs least: +" in text(at)
     assert "2 layers of 6 hold 28% of the parameters" in text(at)
-    assert len(maps(at)) == 6  # the strip, two of costs, three scores
+    assert len(plots(at)) == 6  # the strip, two of costs, three scores
     assert explained(at) == 3
     assert asked == [Cut(pair[0])]
     assert "swap ρ = " in text(at)
@@ -445,13 +424,13 @@ def test_the_cutting_page_opens_with_its_advice_and_every_picture(asked, pair):
 
 def test_the_budget_is_the_main_control(asked):
     at = opened(CUTTING)
-    before = maps(at)
+    before = plots(at)
     at.slider(key="n").set_value(4).run()
     assert not at.exception
     assert "n = 4" in text(at)
     assert "swap-guided stops at 3 layers" in captions(at)
-    assert all(old != new for old, new in zip(before[:3], maps(at)[:3], strict=True))
-    assert before[3:] == maps(at)[3:]
+    assert all(old != new for old, new in zip(before[:3], plots(at)[:3], strict=True))
+    assert before[3:] == plots(at)[3:]
     at.slider(key="n").set_value(0).run()
     assert "Nothing is cut." in text(at)
     assert "There is nothing to write" in text(at)
@@ -541,7 +520,7 @@ def test_the_gap_page_shows_the_training_and_the_published_one(asked):
     at = opened(GAP)
     assert at.title[0].value == "When do replacing and swapping come apart?"
     assert "The gap is larger at step 500 than at step 100: 1.8 after 0.2 (log ratio)." in text(at)
-    assert len(maps(at)) == 7  # gap and tests, here and published; three properties
+    assert len(plots(at)) == 7  # gap and tests, here and published; three properties
     assert explained(at) == 3
     assert text(at).count("· published**") == 2
     assert asked == [Gap(demo_series()["base"])]
@@ -551,9 +530,9 @@ def test_the_gap_page_shows_the_training_and_the_published_one(asked):
 
 def test_every_control_of_the_gap_page_does_something(asked):
     at = opened(GAP)
-    before = maps(at)
+    before = plots(at)
     at.segmented_control(key="gap").set_value("difference").run()
-    assert maps(at)[0] != before[0] and maps(at)[2] == before[2]
+    assert plots(at)[0] != before[0] and plots(at)[2] == before[2]
     at.selectbox(key="beside").select("pythia-6.9b").run()
     assert "pythia-6.9b · published" in text(at)
     at.select_slider(key="count").set_value(1024).run()
@@ -563,7 +542,7 @@ def test_every_control_of_the_gap_page_does_something(asked):
     assert asked[-1].series == ("demo:base", "demo:seed-1", "demo:seed-2", "demo:seed-3")
     at.selectbox(key="series").select("chosen").run()
     assert "Choose some models" in text(at)
-    assert len(maps(at)) == 2  # the published ones
+    assert len(plots(at)) == 2  # the published ones
     at.multiselect(key="models").set_value(["base", "twin"]).run()
     assert not at.exception
     assert len(asked[-1].series) == 2

@@ -5,11 +5,11 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app import outputs
 from app.charts import matching, matrices, neurons, tables
@@ -17,10 +17,12 @@ from app.charts.theme import DARK, LIGHT, MINUS, PLUS
 from app.sentences import neurons as sentences
 from app.settings import ROOT
 from engine.questions import AllNeurons, Experts, Inspect, Neurons
-from tests import fake_neurons, fakes
+from tests import app_pages, fake_neurons, fakes
+from tests.app_pages import MAIN, figures, text
 from tests.fake_neurons import Group
 
-MAIN, NEURONS = str(ROOT / "app" / "main.py"), str(ROOT / "pages" / "neurons.py")
+NEURONS = str(ROOT / "pages" / "neurons.py")
+opened = partial(app_pages.opened, NEURONS)
 LIMIT = 2_000_000
 SILENT = Group(gated=False, signs=False, scales=False)
 
@@ -46,30 +48,13 @@ def asked(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def opened(**link: str) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=30)
-    for name, value in link.items():
-        at.query_params[name] = value
-    at = at.run().switch_page(NEURONS).run()
-    assert not at.exception
-    return at
-
-
-def text(at: AppTest) -> str:
-    return "\n".join(item.value for item in at.markdown).replace("\\", "")
-
-
-def charts(at: AppTest) -> list[Any]:
-    return [json.loads(chart.proto.spec) for chart in at.get("plotly_chart")]
-
-
 def test_the_page_opens_with_its_verdict_and_every_picture(asked, pair):
     at = opened()
     assert at.title[0].value == "Which neuron of B is which neuron of A?"
     flipped = int((fakes.planted(40).sign < 0).sum())
     assert f"40 of 40 neurons found in layer 0, {flipped} of them with sign −." in text(at)
     assert f"knows neither signs nor scales, finds {1 - flipped / 40:.1%}" in text(at)
-    assert len(charts(at)) == 8  # matrix, points, three of layers, two of margins, scales
+    assert len(figures(at)) == 8  # matrix, points, three of layers, two of margins, scales
     assert sum("What would bad look like?" in item.value for item in at.caption) == 6
     assert [type(question) for question in asked] == [Neurons, AllNeurons]
     labels = [button.label for button in at.get("download_button")]
@@ -144,7 +129,7 @@ def test_a_model_against_itself_shows_what_neurons_are_worth(asked, pair):
     assert [(q.a, q.b) for q in asked] == [(pair[0], pair[0])]
     assert "No two neurons of layer 0 coincide; the most alike are 0 and 1, score 0.7" in text(at)
     assert "merging was cheaper than removing for 8" in text(at)
-    assert len(charts(at)) == 1
+    assert len(figures(at)) == 1
     table = next(item.value for item in at.dataframe if "KL merged" in item.value)
     assert (table["KL merged"][:8] < table["KL removed"][:8]).all()
     labels = [button.label for button in at.get("download_button")]

@@ -23,9 +23,9 @@ from engine.questions import Align, Check, Inspect, Lab, Match, Related
 from engine.records import plain
 from engine.store import Store
 from tests import fake_alignments, fakes
+from tests.app_pages import MAIN, figures, opened, text
 from tests.fakes import CONFIG, checkpoint
 
-MAIN = ROOT / "app" / "main.py"
 RESIDUAL = str(ROOT / "pages" / "residual.py")
 MODELS = str(ROOT / "pages" / "models.py")
 ATLAS = str(ROOT / "pages" / "atlas.py")
@@ -48,34 +48,6 @@ def measured(pair: tuple[str, str]) -> tuple[str, str]:
     put(Align(a, b), fakes.alignment())
     put(Match(a, b), fakes.residual_match())
     return pair
-
-
-def opened(page: str | None = None) -> AppTest:
-    at = AppTest.from_file(str(MAIN), default_timeout=30).run()
-    if page is not None:
-        at = at.switch_page(page).run()
-    assert not at.exception
-    return at
-
-
-def linked(page: str | None = None, **link: str) -> AppTest:
-    """The program as a link opens it."""
-    at = AppTest.from_file(str(MAIN), default_timeout=30)
-    for name, value in link.items():
-        at.query_params[name] = value
-    at = at.run()
-    at = at if page is None else at.switch_page(page).run()
-    assert not at.exception
-    return at
-
-
-def text(at: AppTest) -> str:
-    """All Markdown of the page, without its escapes."""
-    return "\n".join(item.value for item in at.markdown).replace("\\", "")
-
-
-def charts(at: AppTest) -> list[Any]:
-    return [json.loads(chart.proto.spec) for chart in at.get("plotly_chart")]
 
 
 def test_the_models_page_opens_with_the_verdict(measured):
@@ -209,27 +181,27 @@ def test_the_residual_page_opens_with_its_verdict(measured):
     at = opened(RESIDUAL)
     flipped = int((fakes.planted().sign < 0).sum())
     assert f"96 of 96 coordinates found over all depths together, {flipped} with" in text(at)
-    assert len(charts(at)) == 5
+    assert len(figures(at)) == 5
     assert "matching on |C| and reading the sign afterwards finds 100.0%" in text(at)
     assert at.code[0].value.startswith("python -m engine match")
     assert "Sweeney 2026" in "".join(item.value for item in at.caption)
 
 
 def test_a_link_opens_its_view(measured):
-    at = AppTest.from_file(str(MAIN), default_timeout=30)
+    at = AppTest.from_file(MAIN, default_timeout=30)
     link = {"depth": "after layer 2", "coordinate": "7", "matrix": "absolute", "order": "as stored"}
     for name, value in link.items():
         at.query_params[name] = value
     at = at.run().switch_page(RESIDUAL).run()
     assert "found after layer 2" in text(at)
     assert "Coordinate 7 of A" in text(at)
-    assert charts(at)[0]["data"][0]["zmin"] == 0.0
-    assert charts(at)[0]["layout"]["xaxis"]["title"]["text"] == "coordinate of B"
+    assert figures(at)[0]["data"][0]["zmin"] == 0.0
+    assert figures(at)[0]["layout"]["xaxis"]["title"]["text"] == "coordinate of B"
 
 
 def test_a_pair_in_a_link_is_opened_or_refused(measured):
     for spec, found in (("base", "The same weights twice."), ("../x", "Not open: B.")):
-        at = AppTest.from_file(str(MAIN), default_timeout=30)
+        at = AppTest.from_file(MAIN, default_timeout=30)
         at.query_params["b"] = spec
         assert found in text(at.run())
 
@@ -243,20 +215,20 @@ def test_every_picture_has_its_two_lines(measured):
 
 def test_the_depth_changes_every_figure(measured):
     at = opened(RESIDUAL)
-    before = charts(at)
+    before = figures(at)
     at.selectbox(key="depth").select("after layer 2").run()
     assert "found after layer 2" in text(at)
-    assert all(old != new for old, new in zip(before, charts(at), strict=True))
+    assert all(old != new for old, new in zip(before, figures(at), strict=True))
 
 
 def test_matrix_and_order_change_the_matrix(measured):
     at = opened(RESIDUAL)
-    first = charts(at)[0]["data"][0]
+    first = figures(at)[0]["data"][0]
     at.segmented_control(key="matrix").set_value("absolute").run()
-    absolute = charts(at)[0]["data"][0]
+    absolute = figures(at)[0]["data"][0]
     assert (first["zmin"], absolute["zmin"]) == (-1.0, 0.0)
     at.segmented_control(key="order").set_value("as stored").run()
-    stored = charts(at)[0]
+    stored = figures(at)[0]
     assert stored["data"][0]["z"] != absolute["z"]
     assert stored["layout"]["xaxis"]["title"]["text"] == "coordinate of B"
 
@@ -266,17 +238,17 @@ def test_the_coordinate_is_told_and_marked(measured):
     at.number_input(key="coordinate").set_value(7).run()
     partner = fakes.planted().permutation[7]
     assert f"Coordinate 7 of A is coordinate {partner} of B" in text(at)
-    assert charts(at)[0]["layout"]["shapes"][0]["y0"] == 6.5
+    assert figures(at)[0]["layout"]["shapes"][0]["y0"] == 6.5
 
 
 def test_the_sliders_show_a_window_at_full_resolution_with_its_numbers(measured):
     at = opened(RESIDUAL)
     at.slider(key="rows").set_value((10, 29)).run()
     at.slider(key="columns").set_value((5, 20)).run()
-    assert charts(at)[0]["data"][0]["z"]["shape"] == "20, 16"
+    assert figures(at)[0]["data"][0]["z"]["shape"] == "20, 16"
     assert "The 20 × 16 numbers" in [item.label for item in at.expander]
     at.button(key="whole").click().run()
-    assert charts(at)[0]["data"][0]["z"]["shape"] == "96, 96"
+    assert figures(at)[0]["data"][0]["z"]["shape"] == "96, 96"
 
 
 def test_a_dragged_box_becomes_the_window(measured):
@@ -286,7 +258,7 @@ def test_a_dragged_box_becomes_the_window(measured):
     at.run()
     assert at.slider(key="rows").value == (20, 40)
     assert at.slider(key="columns").value == (10, 30)
-    assert charts(at)[0]["layout"]["yaxis"]["range"] == [40.5, 19.5]
+    assert figures(at)[0]["layout"]["yaxis"]["range"] == [40.5, 19.5]
 
 
 def test_method_tokens_and_truth_change_the_question(measured):
@@ -405,7 +377,7 @@ def test_the_first_paint_imports_neither_torch_nor_transformers(turned):
     put(Align(*turned, sweeps=SWEEPS), fake_alignments.alignment())
     code = (
         "import sys; from streamlit.testing.v1 import AppTest;"
-        f"at = AppTest.from_file({str(MAIN)!r}, default_timeout=30).run();"
+        f"at = AppTest.from_file({MAIN!r}, default_timeout=30).run();"
         "assert not at.exception, at.exception; assert at.title[0].value;"
         f"pages = {[ATLAS, LAB, RESIDUAL, ALIGNMENT, PUBLISHED]!r}\n"
         "for page in pages: at.switch_page(page).run(); assert not at.exception, at.exception\n"
@@ -580,7 +552,7 @@ def test_the_lab_opens_with_its_stored_experiment(turned):
     at = opened(LAB)
     assert "Holds: the weights moved, the output did not." in text(at)
     assert "exact 1.1e-7" in text(at)
-    assert len(charts(at)) == 4
+    assert len(figures(at)) == 4
     assert at.selectbox(key="preset").value == ORDER
     assert at.code[0].value == f"python -m engine lab {turned[0]}"
     assert sum("What would bad look like?" in item.value for item in at.caption) == 4
@@ -622,12 +594,12 @@ def test_presets_come_in_the_order_of_the_story_with_two_sentences(turned):
 )
 def test_every_dial_asks_another_question_at_once(asked, name, turn, value):
     at = opened(LAB)
-    before = text(at), charts(at)
+    before = text(at), figures(at)
     turn(at).run()
     assert not at.exception
     assert [getattr(question, name) for question in asked] == [value]
     assert text(at) != before[0]
-    assert charts(at)[0] != before[1][0]
+    assert figures(at)[0] != before[1][0]
     assert at.code[0].value == asked[0].command
 
 
@@ -657,7 +629,7 @@ def test_the_other_model_is_turned_too(asked):
 
 
 def test_a_link_opens_its_experiment(asked):
-    linked(LAB, of="B", preset=ORDER, layer="4", draw="transposition", seed="3")
+    opened(LAB, of="B", preset=ORDER, layer="4", draw="transposition", seed="3")
     last = asked[-1]
     assert (last.layer, last.draw, last.seed, last.model[-4:]) == (4, "transposition", 3, "twin")
 
@@ -685,7 +657,7 @@ def test_a_typed_element_that_makes_no_sense_is_told_in_one_line(turned, monkeyp
     at = opened(LAB)
     at.text_input(key="element").set_value("x").run()
     assert at.text[0].value == line
-    assert not charts(at)
+    assert not figures(at)
 
 
 def test_a_result_against_the_theory_is_loud(measured):
@@ -770,7 +742,7 @@ def test_one_model_twice_has_a_self_test_on_each_card(pair, monkeypatch: pytest.
 
     monkeypatch.setattr(Check, "answer", answer)
     put(Inspect(pair[0]), fakes.model_card("base", "a" * 16))
-    at, key = linked(a="base", b="base"), Check(pair[0]).key
+    at, key = opened(a="base", b="base"), Check(pair[0]).key
     assert "The same weights twice." in text(at)
     at.button(key=f"start:B:{key}").click().run()
     assert not at.exception
@@ -790,6 +762,6 @@ def test_one_model_twice_has_a_self_test_on_each_card(pair, monkeypatch: pytest.
 )
 def test_what_a_link_cannot_say_falls_back_to_the_default(link, options, asked, turned):
     """A layer and a preset that are not there; a preset's short word is understood."""
-    at = linked(LAB, **link)
+    at = opened(LAB, **link)
     command = shlex.split(at.get("code")[-1].value)
     assert command[3:] == ["lab", turned[0], *options]

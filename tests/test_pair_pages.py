@@ -23,8 +23,9 @@ from engine.questions import Align, Inspect, Neurons, Related
 from engine.records import NeuronMatch
 from tests import fake_alignments as made
 from tests import fake_neurons, fakes, tiny
+from tests.app_pages import MAIN, opened, text
 from tests.test_alignment_page import run
-from tests.test_pages import ALIGNMENT, MODELS, linked, opened, put, text, wait_for
+from tests.test_pages import ALIGNMENT, MODELS, put, wait_for
 
 NEURONS, HEADS, BARRIER = (
     str(ROOT / "pages" / f"{name}.py") for name in ("neurons", "heads", "barrier")
@@ -36,14 +37,14 @@ def labels(at: AppTest, kind: str = "button") -> list[str]:
     return [button.label for button in at.get(kind)]
 
 
-@pytest.mark.parametrize("page", [None, ALIGNMENT, NEURONS, HEADS, BARRIER])
+@pytest.mark.parametrize("page", [MAIN, ALIGNMENT, NEURONS, HEADS, BARRIER])
 def test_one_model_twice_is_opened_by_one_button_that_names_it(pair, monkeypatch, page):
     monkeypatch.setattr(opening, "slow", lambda spec: True)
     monkeypatch.setattr(opening, "present", lambda spec: None)
-    at = linked(page, a="hf:owner/one", b="hf:owner/one")
+    at = opened(page, a="hf:owner/one", b="hf:owner/one")
     assert [label for label in labels(at) if label.startswith("Open ")] == ["Open hf:owner/one"]
     assert any("Downloads its weights" in item.value for item in at.caption)
-    at = linked(page, a="hf:owner/one", b="hf:owner/two")
+    at = opened(page, a="hf:owner/one", b="hf:owner/two")
     both = ["Open hf:owner/one", "Open hf:owner/two"]
     assert [label for label in labels(at) if label.startswith("Open ")] == both
 
@@ -51,7 +52,7 @@ def test_one_model_twice_is_opened_by_one_button_that_names_it(pair, monkeypatch
 def test_two_names_of_one_file_have_two_buttons(pair, tmp_path):
     file = tmp_path / "models" / "one.gguf"
     file.write_bytes(b"GGUF" + bytes(5_000_000))
-    at = linked(ALIGNMENT, a="one.gguf", b=str(file))
+    at = opened(ALIGNMENT, a="one.gguf", b=str(file))
     assert [label for label in labels(at) if label.startswith("Open ")] == [
         "Open one.gguf", f"Open {file}"
     ]  # fmt: skip
@@ -92,7 +93,7 @@ def test_the_page_runs_two_widths_on_the_engine(pair, tmp_path):
     root = tmp_path / "models"
     a = tiny.build("llama_gqa", root / "slim")
     b = tiny.build("llama_gqa", root / "wide", intermediate_size=26)
-    at = run(linked(ALIGNMENT, a="slim", b="wide", sweeps="0"), Align(str(a), str(b), sweeps=0))
+    at = run(opened(ALIGNMENT, a="slim", b="wide", sweeps="0"), Align(str(a), str(b), sweeps=0))
     assert re.search(r"A has 20 neurons in the feed-forward network of a layer, B 26", text(at))
 
 
@@ -102,9 +103,9 @@ def test_a_link_always_names_both_models(pair, monkeypatch):
     assert (at.query_params["a"], at.query_params["b"]) == (a, b)
     assert [at.selectbox(key=name).value for name in "ab"] == [a, b]
     monkeypatch.setenv(settings.PAIR_A, pair[1])  # started with another pair
-    at = linked(a=a, b=b)
+    at = opened(a=a, b=b)
     assert inputs_of(at) == (a, b)
-    at = linked(b=b)
+    at = opened(b=b)
     assert inputs_of(at) == (b, b)
 
 
@@ -165,7 +166,7 @@ def test_an_answer_without_lengths_is_offered_anew(pair, monkeypatch):
     question = Align(*pair, sweeps=0)
     put(question, made.alignment(sweeps=(), norms=None))
     monkeypatch.setattr(Align, "answer", lambda self, progress: made.alignment(sweeps=()))
-    at = linked(ALIGNMENT, sweeps="0")
+    at = opened(ALIGNMENT, sweeps="0")
     assert "Only coordinates" not in text(at)
     at.button(key=f"again:{question.key}").click().run()
     wait_for(question.key)
@@ -261,7 +262,7 @@ def test_captions_of_a_model_against_itself_follow_the_mode(pair, monkeypatch, c
         return fake_neurons.itself(compared=compared)
 
     monkeypatch.setattr(Neurons, "answer", answer)
-    at = linked(NEURONS, against="itself")
+    at = opened(NEURONS, against="itself")
     captions = "\n".join(item.value for item in at.caption)
     assert at.title[0].value == "Which neurons of A could do without each other?"
     assert words in captions and "B's times its factor" not in captions

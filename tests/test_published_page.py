@@ -2,12 +2,12 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from app import layer_views, outputs, reproduced
 from app.charts import drawing
@@ -20,10 +20,12 @@ from app.sentences import reproductions as sentences
 from app.settings import ROOT
 from engine import published, reproduction
 from engine.records import VARIANTS, Architecture, Connectivity, OrderTrial, ScopeRatios
+from tests import app_pages
 from tests.allowed import stored_pair
+from tests.app_pages import plots, text
 
-MAIN = str(ROOT / "app" / "main.py")
 PAGE = str(ROOT / "pages" / "published.py")
+opened = partial(app_pages.opened, PAGE, seconds=60)
 TOLD = reproduction.connectivity()
 
 
@@ -232,30 +234,13 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield opened
 
 
-def opened(**link: Any) -> AppTest:
-    at = AppTest.from_file(MAIN, default_timeout=60)
-    for name, value in link.items():
-        at.query_params[name] = value
-    at = at.run().switch_page(PAGE).run()
-    assert not at.exception
-    return at
-
-
-def text(at: AppTest) -> str:
-    return "\n".join(item.value for item in at.markdown).replace("\\", "")
-
-
-def specs(at: AppTest) -> list[Any]:
-    return [json.loads(chart.proto.spec) for chart in at.get("vega_lite_chart")]
-
-
 def test_the_page_shows_what_the_file_holds(at: Any) -> None:
     page = at()
     assert page.title[0].value == "Does what was published hold here?"
     record = reproduction.measured()
     assert sentences.told(record, TOLD).headline in text(page)
     assert page.segmented_control(key="scope").value == TOLD.scope
-    assert len(specs(page)) == 1 + bool(record.orders)
+    assert len(plots(page)) == 1 + bool(record.orders)
     assert record.command in page.code[0].value
     assert [button.label for button in page.get("download_button")][:2] == [
         "Pairs (CSV)",
