@@ -1,29 +1,24 @@
-"""One pair of models on a line, for `make_lmc`: barriers, ratios, every order of the heads."""
+"""One pair of models on a line, for `make_lmc`: barriers, ratios, orders of the heads, images."""
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from assets import images
 from assets.lmc_models import KINDS
-from engine.attention import orders as attention_orders
-from engine.attention.pairs import pair
 from engine.checkpoint import Checkpoint
 from engine.errors import silent
 from engine.line.barrier import Filling, spread
-from engine.line.ends import ends
 from engine.line.exam import Exam
-from engine.line.gauges import Work, gauges
-from engine.line.head_orders import chosen, gauge, order, ranked
-from engine.line.sampling import grid
-from engine.line.scopes import attention
-from engine.line.setting import shared, work
-from engine.line.trip import run, standing
-from engine.questions import Barrier, Heads, Orders
+from engine.line.gauges import gauges
+from engine.line.setting import work
+from engine.line.trip import standing
+from engine.questions import Barrier
 from engine.questions.line import ABLATION
-from engine.records import BarrierReport, Curve, HeadOrders, Measure
+from engine.records import BarrierReport, HeadOrders, Measure
 
 STAGES: Mapping[str, str] = dict(
     zip(("naive", "none", "orthogonal", "full"), ABLATION, strict=True)
@@ -87,6 +82,13 @@ def ordered(report: HeadOrders) -> dict[str, Any]:
     }
 
 
+def kept(folder: Path) -> str:
+    """A file of other images, from which activations are taken."""
+    pixels, _ = images.images(8, IMAGES)
+    np.savez(folder / "images.npz", pixel_values=pixels.numpy())
+    return str(folder / "images.npz")
+
+
 def labelled(count: int = IMAGES, seed: int = 7) -> Exam:
     """Images that no model was trained on, and their true classes."""
     pixels, labels = images.images(seed, count)
@@ -109,26 +111,3 @@ def barriers(a: Checkpoint, b: Checkpoint, asked: Barrier, exam: Exam | None) ->
         for stage, g in found.items():
             filling.walk(stage, g, silent)
         return filling.record(complete=True)
-
-
-def every_order(a: Checkpoint, b: Checkpoint, asked: Orders, exam: Exam | None) -> HeadOrders:
-    """The barrier of every order of one layer's heads, likewise."""
-    if exam is None:
-        return asked.answer()
-    began = time.perf_counter()
-    both = pair(a, b, Heads(asked.a, asked.b, asked.layer, using=asked.using), silent)
-    found = ranked(both)
-    heads = attention(a.family, a.headers)
-    inside = [name for name in heads if a.family.row(name).layer == asked.layer]
-    line = ends(a, b, inside, device=asked.device, dtype=asked.dtype)
-    here = standing(Work(line, Barrier(asked.a, asked.b), shared(line)), exam)
-    inner = grid(asked.points)[1:-1].tolist()
-    curves: list[Curve] = []
-    for number in range(len(found.cost)):
-        outer, deep = attention_orders.elements(both, found, number)
-        curves.append(here.points(str(number), gauge(both, {**outer, **deep}), inner))
-    return HeadOrders(
-        a.name, b.name, asked.layer, tuple(order(found, n) for n in range(len(found.cost))),
-        found.cost, chosen(both, found), tuple(curves), here.points("naive", both.outer, inner),
-        True, run(exam, asked, began),
-    )  # fmt: skip

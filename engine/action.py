@@ -39,6 +39,11 @@ def act(g: Symmetry, name: str, read: Read) -> Shaped[Tensor, "*shape"]:
     return (changed - row.offset).to(x.dtype)
 
 
+def acted(g: Symmetry, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All of some tensors of g · source, read from one another."""
+    return {name: act(g, name, tensors.__getitem__) for name in tensors}
+
+
 def elements(g: Symmetry, row: Row) -> dict[str, Element]:
     """The elements that act on the axes of one row, those inside a place of its name taken out."""
     found: dict[str, Element] = {}

@@ -26,7 +26,8 @@ def listening(
     model: nn.Module, family: Family, hear: Callable[[int, Tensor], None]
 ) -> Iterator[None]:
     """While active, `hear(depth, hidden)` gets what each block is given and the last gives."""
-    blocks = list(model.get_submodule(family.blocks).children())
+    above, name = stack(model, family)
+    blocks = list(above.get_submodule(name).children())
     handles = []
     for depth, module in enumerate(blocks):
 
@@ -61,11 +62,7 @@ def residual_stream(
     """
     centred = family.coordinates["res"].group == COMMON_SIGN
     heard: dict[int, Tensor] = {}
-    kept: Tensor | EllipsisType = ...
-    if family.inputs == "tokens":
-        sinks = torch.tensor([*dropped], dtype=inputs.dtype, device=inputs.device)
-        kept = ~torch.isin(inputs, sinks)
-        kept[:, 0] = False
+    kept = heeded(family, inputs, dropped)
 
     def hear(depth: int, hidden: Tensor) -> None:
         rows = hidden[kept].flatten(0, -2).float()
@@ -76,9 +73,27 @@ def residual_stream(
     return [heard[depth] for depth in sorted(heard)]
 
 
+def heeded(family: Family, inputs: Tensor, dropped: Collection[int]) -> Tensor | EllipsisType:
+    """The positions that are no attention sinks; all of an image."""
+    if family.inputs != "tokens":
+        return ...
+    sinks = torch.tensor([*dropped], dtype=inputs.dtype, device=inputs.device)
+    kept = ~torch.isin(inputs, sinks)
+    kept[:, 0] = False
+    return kept
+
+
 def trunk(model: nn.Module) -> nn.Module:
-    """The model without its head: what transformers calls the base model."""
-    return model.get_submodule(str(getattr(model, "base_model_prefix", "")))
+    """The model without its head: what transformers calls the base model; a bare one is its own."""
+    return getattr(model, str(getattr(model, "base_model_prefix", "")), model)
+
+
+def stack(model: nn.Module, family: Family) -> tuple[nn.Module, str]:
+    """The module that holds a model's blocks, and under which name."""
+    prefix = str(getattr(model, "base_model_prefix", ""))
+    path = family.blocks if hasattr(model, prefix) else family.blocks.removeprefix(f"{prefix}.")
+    above, _, name = path.rpartition(".")
+    return model.get_submodule(above), name
 
 
 class Correlation:

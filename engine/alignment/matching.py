@@ -14,12 +14,12 @@ from engine.action import act
 from engine.activations import correlate_streams, depths
 from engine.alignment.differences import on_common_ground
 from engine.alignment.one_pass import align, cosines, layer_tensors, start_from_embedding
+from engine.alignment.sensing import require_inputs
 from engine.alignment.widths import WORD, Facing, narrower
 from engine.assignment import match
 from engine.checkpoint import Checkpoint, require_same_group
 from engine.elements import Ordered
-from engine.errors import Progress, Refused, part, silent
-from engine.prepared import is_prepared
+from engine.errors import Progress, part, silent
 from engine.questions import Align, Match
 from engine.records import Assignment, ResidualMatch, Truth
 from engine.symmetry import Symmetry, load
@@ -35,11 +35,7 @@ def residual_correlation(
         if isinstance(asked, Align):
             return start_from_embedding(a, b)[None]
         return correlation_of_weights(a, b, progress)
-    if a.family.inputs == "pixels" and not is_prepared(asked.text):
-        raise Refused(
-            f"{a.name} reads images, and there is no text to run it on: match by the weights "
-            "(--using weights), or give images (--inputs FILE)."
-        )
+    require_inputs(a, asked.text)
     progress(0.0, "reading the text")
     given, _ = shared.given(a, b, asked.text, asked.tokens)
     where, kind = network.device(asked.device), network.dtype(asked.dtype)

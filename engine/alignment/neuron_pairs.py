@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from engine.action import act
+from engine.action import acted
 from engine.agreement import differences
 from engine.alignment.differences import on_common_ground
 from engine.alignment.heads import gather
@@ -170,7 +170,7 @@ def layer(both: Models, number: int) -> Layer:
     """A layer of both, with experts matched by their rows of the router."""
     a, b, family = both.a, both.b, both.a.family
     theirs, own = (layer_tensors(c, number) for c in (a, b))
-    mine = {n: act(both.outer, n, own.__getitem__) for n in own}
+    mine = acted(both.outer, own)
     x, y = (
         canonical(family, family.sizes(c.config), z, NEURONS) for c, z in ((a, theirs), (b, mine))
     )

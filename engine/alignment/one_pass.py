@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from engine.action import act, correlate
+from engine.action import act, acted, correlate
 from engine.alignment.heads import gather
 from engine.alignment.stages import STAGES, UNIT, Solver
+from engine.alignment.weighing import SILENT, Layers
 from engine.alignment.widths import (
     WORD,
     chosen_neurons,
@@ -94,7 +95,7 @@ def layer_tensors(
 def align(
     a: Checkpoint,
     b: Checkpoint,
-    correlation: np.ndarray,
+    evidence: np.ndarray | Layers,
     *,
     signs: bool = True,
     only: Collection[str] = (),
@@ -104,10 +105,11 @@ def align(
 ) -> tuple[Symmetry, Mapping[str, list[float]]]:
     """g with g · B ≈ A, and the relative margins that each stage met, by coordinate.
 
-    `correlation` is C of the residual coordinates (rows A): from activations, or from
-    `start_from_embedding`. With `signs` off only S_d is searched, as git re-basin does. `stage2` of
-    the heads: all of it, turns and orthogonal matrices only, or none (Tran et al. 2026). `told` is
-    given what each stage of each layer did to the distance.
+    `evidence` is C of the residual coordinates (rows A), from activations or from
+    `start_from_embedding`; where they are not `only`, it may be what is known of each layer besides
+    its weights (`Sensed`). With `signs` off only S_d is searched, as git re-basin does. `stage2`
+    of the heads: all of it, turns and orthogonal matrices only, or none (Tran et al. 2026). `told`
+    is given what each stage of each layer did to the distance.
     """
     family = a.family
     chosen = words(family, only) & family.carried(b.headers)
@@ -116,27 +118,32 @@ def align(
     found: dict[str, Element] = {}
     seen: dict[str, list[float]] = {}
     if "res" in chosen:
-        found["res"], certain = residual(family, correlation, signs=signs)
+        assert isinstance(evidence, np.ndarray)
+        found["res"], certain = residual(family, evidence, signs=signs)
         seen["res"] = [certain]
     g = Symmetry(family, b.config, found, b.fingerprint, a.fingerprint, (b.name, a.name))
     both = widths(a, b)
     inner = replace(g, config=narrower(a, b))
+    known = {} if isinstance(evidence, np.ndarray) else evidence
     for layer in (*range(a.layers), None):
         progress((layer or 0) / a.layers, f"layer {layer} of {a.layers}")
         theirs, own = (layer_tensors(c, layer) for c in (a, b))
-        mine = {n: act(g, n, own.__getitem__) for n in own}
+        mine = acted(g, own)
         kept = common_neurons(family, (sizes, g.sizes), theirs, mine) if both else None
         if kept:
             theirs = chosen_neurons(family, sizes, theirs, kept.a)
             own, mine = (chosen_neurons(family, g.sizes, z, kept.b) for z in (own, mine))
         if "res" in found:
             told(took(family, layer, ("res",), theirs, own, mine, margin=seen["res"][0]))
+        sensed = known.get(layer, SILENT)
+        heard = sensed.seen(family, inner.sizes, theirs, mine)
         for names, solver in stages(family, sizes, chosen, layer, stage2):
-            solved = solver(family, inner.sizes, theirs, mine)
+            solved = sensed.solver(names, solver)(family, inner.sizes, *heard)
             step = {family.key(n, layer): solved.elements[n] for n in names}
             found |= step
             here = replace(inner, elements=step)
-            before, mine = mine, {n: act(here, n, mine.__getitem__) for n in mine}
+            before, mine = mine, acted(here, mine)
+            heard = heard[0], acted(here, heard[1]) if sensed.weighs else mine
             told(took(family, layer, names, theirs, before, mine, margin=solved.margin))
             for n in names:
                 seen.setdefault(n, []).extend([] if solved.margin is None else [solved.margin])

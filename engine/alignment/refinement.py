@@ -18,7 +18,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from engine import network
-from engine.action import act
+from engine.action import acted
 from engine.alignment.one_pass import common
 from engine.checkpoint import Checkpoint
 from engine.elements import Element, Mixed, Ordered, Turned
@@ -162,7 +162,7 @@ def refine(
     for step in range(steps):
         rows = torch.arange(step * WINDOWS, (step + 1) * WINDOWS) % len(ids)
         now = _with(g, found, numbers)
-        mine = {n: act(now, n, own.__getitem__) for n in own}
+        mine = acted(now, own)
         loss = half_way.loss(mine, ids[rows].to(where))
         told(loss.item())
         progress(step / steps, f"refining, step {step} of {steps}: {loss.item():.3f} nats")
@@ -188,7 +188,7 @@ def midpoints(
     chord = sum(mean_loss(lambda x: next_token_loss(m(x), x), ids) for m in ends) / 2  # noqa: B023
     found = []
     for name, g in stages:
-        mine = {n: act(g, n, own.__getitem__) for n in own}
+        mine = acted(g, own)
         loss = mean_loss(lambda x: half_way.loss(mine, x), ids)  # noqa: B023
         found.append(Midpoint(name, loss, loss - chord))
     return tuple(found)

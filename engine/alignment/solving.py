@@ -1,7 +1,7 @@
 """The gauge that an alignment asks for: each coordinate once, or sweeps, then a refinement."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from engine import network, shared, texts
-from engine.action import act
+from engine.action import acted
 from engine.alignment.descent import Descent, Listened
 from engine.alignment.listening import correlate_neurons
 from engine.alignment.margins import margins
@@ -23,10 +23,12 @@ from engine.alignment.one_pass import (
     took,
 )
 from engine.alignment.refinement import midpoints, refine
+from engine.alignment.sensing import sense
 from engine.alignment.stages import STAGES
 from engine.alignment.starting import Fate, sentences
 from engine.alignment.sweeps import Start, gauge, lowest
 from engine.alignment.watching import Watch
+from engine.alignment.weighing import Layers
 from engine.alignment.widths import Facing, widths
 from engine.checkpoint import Checkpoint
 from engine.errors import Brief, Progress, Refused, part, silent
@@ -61,6 +63,7 @@ class Solution:
     sweeps: tuple[Sweep, ...] = ()
     midpoints: tuple[Midpoint, ...] = ()
     notes: tuple[str, ...] = ()  # of starts that were left out, and of those that ended early
+    layers: Layers = field(default_factory=dict)  # what was known of them besides their weights
 
     @property
     def pooled(self) -> np.ndarray:
@@ -117,12 +120,18 @@ def require_sweeps(asked: Align) -> None:
 def once(
     a: Checkpoint, b: Checkpoint, asked: Align, pooled: Begun, seen: Watch, progress: Progress
 ) -> Solution:
-    """Each coordinate once, from the residual's correlation."""
+    """Each coordinate once, from the residual's correlation.
+
+    Where the residual coordinates stay as they are, activations tell what layers do instead.
+    """
+    lone = "res" not in words(a.family, asked.only)
+    heard = lone and asked.using == "activations"
+    layers = sense(a, b, asked, part(progress, 0, 0.5)) if heard else {}
     g, margins = align(
-        a, b, pooled(), signs=asked.signs, only=asked.only, stage2=asked.stage2,
-        told=seen.steps.append, progress=progress,
+        a, b, layers if lone else pooled(), signs=asked.signs, only=asked.only, stage2=asked.stage2,
+        told=seen.steps.append, progress=part(progress, 0.5 if heard else 0, 1),
     )  # fmt: skip
-    return Solution(g, pooled, margins, tuple(seen.steps))
+    return Solution(g, pooled, margins, tuple(seen.steps), layers=layers)
 
 
 def swept(
@@ -228,7 +237,7 @@ def explained(
         for names in every:
             step = {k: e for k, e in g.elements.items() if _word(k, layer) in names}
             if step:
-                mine = {n: act(replace(g, elements=step), n, mine.__getitem__) for n in mine}
+                mine = acted(replace(g, elements=step), mine)
                 before, seen = seen, {n: facing.cut(n, x) for n, x in mine.items()}
                 margin = (sure or {}).get(a.family.key(names[0], layer))
                 found.append(took(a.family, layer, names, theirs, before, seen, margin=margin))
@@ -284,5 +293,5 @@ def moved(a: Checkpoint, b: Checkpoint, g: Symmetry, h: Symmetry) -> Iterator[La
     """What going on from one gauge to another did to the distance, layer by layer."""
     for layer in (*range(a.layers), None):
         theirs, mine = (layer_tensors(c, layer) for c in (a, b))
-        ends = ({n: act(one, n, mine.__getitem__) for n in mine} for one in (g, h))
+        ends = (acted(one, mine) for one in (g, h))
         yield replace(took(a.family, layer, a.family.free, theirs, *ends), coordinates=REFINED)

@@ -53,7 +53,7 @@ def expert_score(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Float[
     """Minus the relative ‖r_i − r_j‖² of rows of the router, a vector common to all left out."""
     x, y = (gather(family, sizes, router(family, tensors), "exp")[Mark.WRITE] for tensors in (a, b))
     x, y = (z - z.mean(-1, keepdim=True) for z in (x, y))
-    return -relative(_distances(x.mT @ y, x.square().sum(-2), y.square().sum(-2)))
+    return -relative(distances(x.mT @ y, x.square().sum(-2), y.square().sum(-2)))
 
 
 def router(family: Family, tensors: Tensors) -> Tensors:
@@ -135,14 +135,15 @@ def _products(x: Rows, y: Rows) -> tuple[Rows, tuple[Rows, ...]]:
 
 def _score(group: Monomial, inner: Rows, own: tuple[Rows, ...]) -> Tensor:
     direct = [m for m in inner if m is Mark.RELABEL or not group.scales]
-    terms = [_distances(inner[m], own[0][m], own[1][m]) for m in direct]
+    terms = [distances(inner[m], own[0][m], own[1][m]) for m in direct]
     if group.scales:
         whole = [z[Mark.WRITE] * z[Mark.READ] for z in own]
-        terms.append(_distances(inner[Mark.WRITE] * inner[Mark.READ], *whole))
+        terms.append(distances(inner[Mark.WRITE] * inner[Mark.READ], *whole))
     return -torch.stack([relative(term) for term in terms]).sum(0)
 
 
-def _distances(inner: Tensor, own_a: Tensor, own_b: Tensor) -> Tensor:
+def distances(inner: Tensor, own_a: Tensor, own_b: Tensor) -> Float[Tensor, "n m"]:
+    """‖a − b‖² of all a with all b from ⟨a, b⟩, ‖a‖² and ‖b‖²."""
     return own_a[:, None] + own_b - 2 * inner
 
 
@@ -183,7 +184,12 @@ def head_cost(
 
 def solve_heads(family: Family, sizes: Sizes, a: Tensors, b: Tensors) -> Solved:
     """Groups and heads by `head_cost`."""
-    found = match_heads(head_cost(family, sizes, a, b))
+    return heads_by(head_cost(family, sizes, a, b))
+
+
+def heads_by(cost: Float[Tensor, "grp head grp2 head2"]) -> Solved:
+    """Groups and heads by a cost."""
+    found = match_heads(cost)
     return Solved({"grp": found.grp, "head": found.head}, found.margin)
 
 

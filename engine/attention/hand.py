@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine import network
-from engine.action import act
+from engine.action import acted
 from engine.alignment.stages import solve_heads
 from engine.attention import trials
 from engine.attention.pairs import Pair, inner, pair
@@ -104,7 +104,7 @@ def back(
     """B's layer with its heads ordered and turned, in B's own residual coordinates."""
     there = both.after(heads).after(hand)
     g = both.outer.inverse()
-    return {n: act(g, n, there.mine.__getitem__) for n in there.mine}
+    return acted(g, there.mine)
 
 
 def _largest(x: dict[str, Tensor], y: dict[str, Tensor]) -> float:

@@ -8,11 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from engine.action import act
+from engine.action import acted
 from engine.alignment.differences import on_common_ground
 from engine.alignment.heads import bilinear, turning
 from engine.alignment.matching import residual_correlation
 from engine.alignment.one_pass import layer_tensors, residual, stages, start_from_embedding
+from engine.alignment.weighing import Sensed
 from engine.axes import Sizes
 from engine.checkpoint import Checkpoint, require_same_group
 from engine.elements import Element, Ordered
@@ -60,7 +61,12 @@ class Pair:
     def after(self, elements: Mapping[str, Element]) -> "Pair":
         """B after some elements of this layer, by coordinate."""
         g = self.gauge(elements)
-        return replace(self, mine={n: act(g, n, self.mine.__getitem__) for n in self.mine})
+        return replace(self, mine=acted(g, self.mine))
+
+    def seen(self, by: Sensed) -> "Pair":
+        """Both as a solver is to see them."""
+        theirs, mine = by.seen(self.family, self.sizes, self.theirs, self.mine)
+        return replace(self, theirs=theirs, mine=mine)
 
     def gauge(self, elements: Mapping[str, Element]) -> Symmetry:
         """Elements of this layer, by coordinate, as a gauge without its residual part."""
@@ -82,7 +88,7 @@ def pair(a: Checkpoint, b: Checkpoint, asked: Heads | Turn | Experts, progress: 
         found["res"] = residual(a.family, _correlation(a, b, asked, progress))[0]
     outer = Symmetry(a.family, a.config, found, b.fingerprint, a.fingerprint, (b.name, a.name))
     own = layer_tensors(b, asked.layer)
-    mine = {n: act(outer, n, own.__getitem__) for n in own}
+    mine = acted(outer, own)
     return Pair(a, b, asked.layer, outer, layer_tensors(a, asked.layer), mine)
 
 

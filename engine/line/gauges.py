@@ -1,18 +1,18 @@
 """The gauge of every stage, all cut from one alignment of B with A."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from engine import shared, texts
-from engine.action import act
+from engine.action import acted
 from engine.alignment.one_pass import align, layer_tensors, residual, stages
 from engine.alignment.refinement import refine
 from engine.alignment.solving import Solution, solve
 from engine.alignment.stages import UNIT
+from engine.alignment.weighing import SILENT, Layers
 from engine.axes import legs
 from engine.elements import Element, Ordered
 from engine.errors import Brief, Progress, Refused, part
@@ -28,7 +28,7 @@ HEADS = ("grp", "head")
 ORDERS = (*RES, *NEURONS, *HEADS)
 """The coordinates whose elements are orders, with signs or factors or without."""
 HEARD = 8192
-"""Tokens of the default text from which activations are correlated."""
+"""Tokens of the default text from which activations are taken."""
 DESCENDED = (65_536, 16_384, 4_096)
 """Tokens that a refinement reads: the most that the text has after those that are measured on."""
 
@@ -89,7 +89,7 @@ def gauges(work: Work, asked: Sequence[str], progress: Progress) -> dict[str, Sy
         "res": lambda: found.g.only(RES),
         "ffn": lambda: found.g.only((*RES, *NEURONS)),
         "heads": lambda: found.g.only(ORDERS),
-        "orthogonal": lambda: orthogonal(work, found.g.only(ORDERS)),
+        "orthogonal": lambda: orthogonal(work, found.g.only(ORDERS), found.layers),
         "all": lambda: found.g,
         "refined": lambda: refined(work, found.g, part(progress, 0.5, 1)),
         "random": lambda: control(work),
@@ -103,18 +103,22 @@ _NOTHING = torch.zeros(0, 0).numpy()
 def solution(work: Work, progress: Progress) -> Solution:
     """The one alignment, by the weights or by activations on the text."""
     asked, ends = work.asked, work.ends
-    count = HEARD if asked.text == texts.DEFAULT else max(work.measured, 256)
     how = Align(
         asked.a,
         asked.b,
         using=asked.using,
         only=tuple(sorted(work.chosen)) if work.partly and work.shared else (),
-        tokens=count,
+        tokens=heard_tokens(asked.text, work.measured),
         text=asked.text,
         device=asked.device,
         sweeps=asked.sweeps,
     )
     return solve(ends.a, ends.b, how, part(bare(progress), 0, 0.5 if asked.refine else 1))
+
+
+def heard_tokens(text: str, measured: int) -> int:
+    """How much of a text activations are taken from."""
+    return HEARD if text == texts.DEFAULT else max(measured, 256)
 
 
 def bare(progress: Progress) -> Progress:
@@ -137,7 +141,8 @@ def unsigned(work: Work, found: Solution) -> Symmetry:
 def orders(work: Work, found: Solution) -> Symmetry:
     """Every order, found without signs; no sign, no factor, no angle and no matrix."""
     names = work.chosen & set(ORDERS)
-    g, _ = align(work.ends.a, work.ends.b, found.pooled, signs=False, only=tuple(sorted(names)))
+    evidence = found.pooled if "res" in names else found.layers
+    g, _ = align(work.ends.a, work.ends.b, evidence, signs=False, only=tuple(sorted(names)))
     return replace(g, elements={key: _bare(element) for key, element in g.elements.items()})
 
 
@@ -146,24 +151,20 @@ def _bare(element: Element) -> Element:
     return replace(element, scale=torch.ones_like(element.scale))
 
 
-def orthogonal(work: Work, g: Symmetry) -> Symmetry:
+def orthogonal(work: Work, g: Symmetry, layers: Layers) -> Symmetry:
     """g and after it, inside the heads, turns and orthogonal matrices alone."""
     a, b = work.ends.a, work.ends.b
     inside = sorted(work.chosen & UNIT.keys())
     found: dict[str, Element] = {}
     for layer in range(a.layers):
         theirs, own = (layer_tensors(c, layer) for c in (a, b))
-        mine = {n: act(g, n, own.__getitem__) for n in own}
+        heard = layers.get(layer, SILENT).seen(a.family, g.sizes, theirs, acted(g, own))
         for names, solver in stages(a.family, g.sizes, inside, layer, "orthogonal"):
-            solved = solver(a.family, g.sizes, theirs, mine)
+            solved = solver(a.family, g.sizes, *heard)
             step = {a.family.key(n, layer): solved.elements[n] for n in names}
-            mine = _moved(replace(g, elements=step), mine)
+            heard = heard[0], acted(replace(g, elements=step), heard[1])
             found |= step
     return replace(g, elements={**g.elements, **found})
-
-
-def _moved(g: Symmetry, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {n: act(g, n, tensors.__getitem__) for n in tensors}
 
 
 def refined(work: Work, g: Symmetry, progress: Progress) -> Symmetry:

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from engine.alignment.stages import solve_heads
+from engine.alignment.sensing import sense
+from engine.alignment.stages import Solved, solve_heads
+from engine.alignment.weighing import SILENT
 from engine.attention import orders as attention
 from engine.attention.pairs import Pair, pair
 from engine.checkpoint import Checkpoint
@@ -14,7 +16,8 @@ from engine.elements import Element, Ordered
 from engine.errors import Progress, Refused, part, silent
 from engine.line import scopes
 from engine.line.ends import ends
-from engine.line.gauges import Work
+from engine.line.exam import Exam
+from engine.line.gauges import Work, heard_tokens
 from engine.line.sampling import grid
 from engine.line.setting import shared
 from engine.line.trip import run, trip
@@ -26,26 +29,29 @@ HEADS = 9
 """Most heads of a layer of which orders are drawn."""
 
 
-def every(a: Checkpoint, b: Checkpoint, asked: Orders, progress: Progress = silent) -> HeadOrders:
+def every(
+    a: Checkpoint,
+    b: Checkpoint,
+    asked: Orders,
+    progress: Progress = silent,
+    given: Exam | None = None,
+) -> HeadOrders:
     """Each order with its own Stage 2, only the layer's attention moving; hands over as it goes.
 
-    Of very many orders some, see `taken`. Errors: Refused for a layer that is not there and for one
-    with too many heads.
+    Of very many orders some, see `taken`; `given` instead of the text that is asked for. Errors:
+    Refused for a layer that is not there and for one with too many heads.
     """
     began = time.perf_counter()
-    how = Heads(
-        asked.a, asked.b, asked.layer, using=asked.using, tokens=max(asked.tokens, 256),
-        text=asked.text, device=asked.device, dtype=asked.dtype,
-    )  # fmt: skip
-    both = pair(a, b.spelled_like(a), how, part(progress, 0, 0.05))
-    found = ranked(both)
     heads = scopes.attention(a.family, a.headers)
     inside = frozenset(name for name in heads if a.family.row(name).layer == asked.layer)
     line = ends(a, b, inside, device=asked.device, dtype=asked.dtype)
-    aligned = Barrier(asked.a, asked.b, text=asked.text, device=asked.device)
-    here = trip(Work(line, aligned, shared(line)), asked, part(progress, 0.05, 0.1))
+    whole = Barrier(asked.a, asked.b, text=asked.text, device=asked.device)
+    work = Work(line, whole, shared(line))
+    both, aligned = compared(work, asked, part(progress, 0, 0.05))
+    found = ranked(both)
+    here = trip(work, asked, part(progress, 0.05, 0.1), given)
     inner = grid(asked.points)[1:-1].tolist()
-    mine = chosen(both, found)
+    mine = place(found, aligned)
     some = taken(len(found.cost), mine)
     progress(0.1, here.cost((1 + len(some)) * (asked.points - len(here.ends))))
     naive = here.points("as it is", both.outer, inner)
@@ -65,6 +71,21 @@ def every(a: Checkpoint, b: Checkpoint, asked: Orders, progress: Progress = sile
         share = 0.1 + 0.9 * (number + 1) / len(names)
         progress(share, f"order {number + 1} of {len(names)}", record(complete=False))
     return record(complete=True)
+
+
+def compared(work: Work, asked: Orders, progress: Progress) -> tuple[Pair, Solved]:
+    """The layer of both as the alignment of the line sees it, and the order that it takes."""
+    heard = work.shared and asked.using == "activations"
+    how = Heads(
+        asked.a, asked.b, asked.layer, using="weights" if heard else asked.using,
+        tokens=heard_tokens(asked.text, asked.tokens), text=asked.text,
+        device=asked.device, dtype=asked.dtype,
+    )  # fmt: skip
+    a, b = work.ends.a, work.ends.b
+    by = sense(a, b, how, progress).get(asked.layer, SILENT) if heard else SILENT
+    both = pair(a, b, how, progress).seen(by)
+    solver = by.solver(("grp", "head"), solve_heads)
+    return both, solver(both.family, both.sizes, both.theirs, both.mine)
 
 
 def ranked(both: Pair) -> attention.Orders:
@@ -88,10 +109,9 @@ def taken(count: int, mine: int) -> list[int]:
     return sorted([mine, *drawn.tolist()])
 
 
-def chosen(both: Pair, found: attention.Orders) -> int:
-    """The number of the order that the alignment takes."""
-    solved = solve_heads(both.family, both.sizes, both.theirs, both.mine).elements
-    grp, head = solved["grp"], solved["head"]
+def place(found: attention.Orders, aligned: Solved) -> int:
+    """The number of the order that an alignment takes."""
+    grp, head = aligned.elements["grp"], aligned.elements["head"]
     assert isinstance(grp, Ordered)
     assert isinstance(head, Ordered)
     return found.find(grp, head)
