@@ -26,7 +26,7 @@ USING: tuple[Using, ...] = ("weights", "activations")
 """What layers are matched by; whole models, whose residual coordinates are free, by weights."""
 SETTINGS: Mapping[str, Any] = {
     "stages": STAGES, "points": POINTS, "adaptive": False, "tokens": TOKENS, "images": IMAGES,
-    "using": USING, "sweeps of whole models": SWEEPS, "points of an order": ORDERED,
+    "using": [*USING], "sweeps of whole models": SWEEPS, "points of an order": ORDERED,
     "interval": "95 %, bootstrap over windows or images, the same for both stages",
 }  # fmt: skip
 
@@ -57,7 +57,7 @@ class Book:
     def resumed(cls, path: Path, planned: tuple[str, ...]) -> "Book":
         """What a file holds, to go on from. Errors: Refused for one of other settings."""
         held = json.loads(path.read_text(encoding="utf-8"))
-        if held["settings"] != json.loads(json.dumps(SETTINGS)):
+        if held["settings"] != SETTINGS:
             raise Refused(f"{path.name} was measured with other settings: leave out --resume.")
         kept = {word: held[word] for word in ("architectures", "pairs", "orders")}
         return cls(path, planned, **kept, before=held["seconds"])

@@ -211,7 +211,9 @@ def table(path: Path = OUT) -> str:
     head = "| " + " | ".join(rows.columns) + " |"
     lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows.itertuples(index=False)]
     rule = "|---" * len(rows.columns) + "|"
-    return "\n".join([head, rule, *lines, "", sentences.exceptions(found)]).rstrip()
+    return "\n".join(
+        [head, rule, *lines, "", sentences.exceptions(found), sentences.paired(found)]
+    ).rstrip()
 
 
 def main(words: Iterable[str] | None = None) -> None:

@@ -24,6 +24,8 @@ from engine.store import SHIPPED, UNREADABLE, Store, read
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 MEASURED = ASSETS / "results" / "lmc.json"
 PUBLISHED = ASSETS / "published"
+PLACE = ("architecture", "scope", "using")
+"""What the pairs of one setting have in common."""
 
 
 def measured(path: Path = MEASURED) -> Connectivity:
@@ -31,7 +33,7 @@ def measured(path: Path = MEASURED) -> Connectivity:
     if not path.is_file():
         raise Refused(f"There is no {path.name}: run python -m assets.make_lmc to measure it.")
     held = json.loads(path.read_text(encoding="utf-8"))
-    places = dict.fromkeys((one["architecture"], one["scope"]) for one in held["pairs"])
+    places = dict.fromkeys(tuple(one[word] for word in PLACE) for one in held["pairs"])
     return Connectivity(
         architectures={name: _architecture(name, one) for name, one in
                        held["architectures"].items()},
@@ -50,8 +52,9 @@ def _architecture(name: str, one: Mapping[str, Any]) -> Architecture:
     return Architecture(name, **{word: one[word] for word in words})
 
 
-def _scope(pairs: list[dict[str, Any]], architecture: str, scope: str) -> ScopeRatios:
-    own = [one for one in pairs if (one["architecture"], one["scope"]) == (architecture, scope)]
+def _scope(pairs: list[dict[str, Any]], architecture: str, scope: str, using: str) -> ScopeRatios:
+    here = dict(zip(PLACE, (architecture, scope, using), strict=True))
+    own = [one for one in pairs if here.items() <= one.items()]
     relative = [[_triple(one["relative"].get(variant)) for one in own] for variant in VARIANTS]
     return ScopeRatios(
         architecture,
@@ -61,6 +64,7 @@ def _scope(pairs: list[dict[str, Any]], architecture: str, scope: str) -> ScopeR
         np.array(relative),
         np.array([_triple(one["barrier"]["full"]) for one in own]),
         np.array([_triple(one["full less orthogonal"]) for one in own]),
+        using,
     )
 
 
@@ -77,6 +81,7 @@ def _trial(one: Mapping[str, Any]) -> OrderTrial:
         one["naive"],
         one["chosen"],
         (one["rank by objective"], one["rank by barrier"]),
+        one["using"],
     )
 
 

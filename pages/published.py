@@ -13,10 +13,14 @@ from engine.reproduction import connectivity, measured
 st.title("Does what was published hold here?")
 
 
-def barriers(found: Connectivity, told: PublishedConnectivity) -> None:
+def barriers(every: Connectivity, told: PublishedConnectivity) -> None:
     """The barriers in pictures and cards, then every other card."""
-    outputs.say(sentences.told(found, told), key="verdict")
-    scope = controls.scope()
+    verdict = st.container()
+    with st.container(horizontal=True, key="controls"):
+        scope, using = controls.scope(), controls.using()
+    with verdict:
+        outputs.say(sentences.told(every, told, using), key="verdict")
+    found = every.by(using)
     cards = [
         sentences.ablation(found, told, scope),
         sentences.connected(found, told, scope),

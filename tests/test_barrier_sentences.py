@@ -115,6 +115,10 @@ def test_a_scope_says_what_moves_and_what_the_other_end_is():
     shared = said(fake.scoped())
     assert "Only the attention of the first layer is interpolated, 6.2 % of the numbers" in shared
     assert "A and B are equal elsewhere." in shared
+    assert "matched by their weights; from activations, what they do counts as well" in shared
+    heard = said(replace(fake.scoped(), using="activations"))
+    assert "heads by what they look at and say" in heard and "by their weights" not in heard
+    assert "matched by" not in said(fake.scoped(shared=False)) + said(fake.report())
     assert "the other end of the line is not B" in said(fake.scoped(shared=False))
     assert "interpolated" not in said(fake.report())
     assert sentences.scope("3-5") == "layers 3-5" and sentences.scope("2") == "layer 2"

@@ -80,6 +80,34 @@ def test_the_verdict_counts_settings_and_names_exceptions(here: Connectivity) ->
     assert sentences.exceptions(better) == ""
 
 
+def test_both_ways_of_matching_are_told_apart(here: Connectivity) -> None:
+    assert "rather than by weights" not in sentences.told(here, TOLD).text
+    vit, llama, _ = here.scopes
+    better = replace(vit, using="activations", relative=vit.relative / 2)
+    worse = replace(llama, using="activations", relative=llama.relative * 1.1)
+    both = replace(here, scopes=(*here.scopes, better, worse))
+    assert (
+        "it leaves less on the mean in 1 of 2 settings measured with both: 21% in place of 22%"
+        in sentences.told(both, TOLD).text
+    )
+    said = sentences.told(both, TOLD, "activations")
+    assert "6 pairs" in said.text and "in 1 of 2 settings." in said.headline
+    assert "Llama, the first layer by activations (37% after 33%)." in said.text
+    assert both.by("weights").scopes == here.scopes
+    assert both.by("activations").orders == ()
+    assert charts.table(both)["matched by"].tolist() == [*["weights"] * 3, *["activations"] * 2]
+
+
+def test_full_and_orthogonal_are_compared_on_the_same_windows(here: Connectivity) -> None:
+    assert "less in 0 of 9 pairs, more in 0; in 9 the interval" in sentences.told(here, TOLD).text
+    apart = np.array([[-1, -2, -0.5], [1, 0.5, 2], [-1, -2, 0.5]])
+    first = replace(here.scopes[0], difference=apart)
+    alone = replace(here, scopes=(first,))
+    assert "less in 1 of 3 pairs, more in 1; in 1 the interval" in sentences.paired(alone)
+    unknown = replace(first, difference=np.full((3, 3), np.nan))
+    assert sentences.paired(replace(here, scopes=(unknown,))) == ""
+
+
 def test_the_ablation_says_where_the_paper_has_none(here: Connectivity) -> None:
     card = sentences.ablation(here, TOLD, "first-layer")
     assert "full Stage 2 7% to 12%" in card.theirs
@@ -241,6 +269,9 @@ def test_the_page_shows_what_the_file_holds(at: Any) -> None:
     assert sentences.told(record, TOLD).headline in text(page)
     assert page.segmented_control(key="scope").value == TOLD.scope
     assert len(plots(page)) == 1 + bool(record.orders)
+    heard = page.segmented_control(key="matched").set_value("activations").run()
+    assert sentences.told(record, TOLD, "activations").headline in text(heard)
+    assert len(heard.dataframe[0].value) == len(record.by("activations").scopes)
     assert record.command in page.code[0].value
     assert [button.label for button in page.get("download_button")][:2] == [
         "Pairs (CSV)",

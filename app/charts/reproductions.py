@@ -102,7 +102,8 @@ def table(measured: Connectivity) -> pd.DataFrame:
         what = measured.architectures[one.architecture]
         row = {
             "model": title(one.architecture), "positions": what.positions, "scope": one.scope,
-            "pairs": len(one.pairs), "naive, nats": span(one.naive, "{:.2g}"),
+            "matched by": one.using, "pairs": len(one.pairs),
+            "naive, nats": span(one.naive, "{:.2g}"),
         }  # fmt: skip
         found.append(row | {NAMES[v]: span(one.of(v)[:, 0], "{:.0%}") for v in VARIANTS})
     return pd.DataFrame(found)
@@ -121,8 +122,10 @@ def pairs(measured: Connectivity) -> pd.DataFrame:
     found = []
     for one in measured.scopes:
         for place, (a, b) in enumerate(one.pairs):
-            row = {"model": title(one.architecture), "scope": one.scope, "a": a, "b": b,
-                   "naive, nats": one.naive[place]}  # fmt: skip
+            row = {
+                "model": title(one.architecture), "scope": one.scope, "matched by": one.using,
+                "a": a, "b": b, "naive, nats": one.naive[place],
+            }  # fmt: skip
             for number, variant in enumerate(VARIANTS):
                 row |= _triple(NAMES[variant], one.relative[number, place])
             found.append(row | _triple("full minus orthogonal, nats", one.difference[place]))

@@ -25,6 +25,11 @@ LISTED = "layers"
 """The scope whose layers are typed."""
 POINTS = ("5", "9", "13", "25", "49")
 SOURCES: tuple[Using, ...] = ("weights", "activations")
+MATCHED = (
+    "What is matched: weights, or what both models do on the text. From activations it is told "
+    "which residual coordinate is which; where A and B share all that stays, what heads look at "
+    "and say, and how much of its inputs a matrix hears."
+)
 SWEEPS, REFINE = 20, 500
 """The most sweeps and steps along the loss that a page asks for."""
 ENDS = (0.0, 1.0)
@@ -70,9 +75,7 @@ def question(line: Line) -> Barrier | None:
             **session.linked(session.STAGES),
         )  # fmt: skip
         points, midpoint, adaptive = _points()
-        using = shared.choice(
-            session.MATCHED, "From", SOURCES, "What the residual coordinates are matched by."
-        )
+        using = shared.choice(session.MATCHED, "From", SOURCES, MATCHED)
         sweeps = shared.whole(session.SWEPT, "Sweeps of the alignment", SWEEPS)
         refine = shared.whole(session.REFINED, "Steps along the loss half way", REFINE)
         tokens, length = shared.text(Barrier.tokens, Barrier.length, (session.READ, session.WINDOW))

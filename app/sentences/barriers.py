@@ -177,8 +177,20 @@ def moved(report: BarrierReport) -> str:
     )
     return (
         f"Only {scope(report.scope)} is interpolated, {number(100 * part / max(every, 1))} % of "
-        f"the numbers. {rest}{_ends(report)}"
+        f"the numbers. {rest}{_ends(report)}{_matched(report)}"
     )
+
+
+def _matched(report: BarrierReport) -> str:
+    """By what layers were matched where A and B hear the same: the choice has most effect there."""
+    if not report.shared:
+        return ""
+    if report.using == "activations":
+        return (
+            " Layers were matched by what they do on the text: heads by what they look at and say, "
+            "matrices by what they make of a layer's inputs."
+        )
+    return " Layers were matched by their weights; from activations, what they do counts as well."
 
 
 def _ends(report: BarrierReport) -> str:

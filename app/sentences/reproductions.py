@@ -15,6 +15,7 @@ from engine.records import (
     VARIANTS,
     Connectivity,
     PublishedConnectivity,
+    ScopeRatios,
 )
 
 STAGES = (
@@ -25,11 +26,12 @@ STAGES = (
 """What the alignments are called; said where they are first named."""
 
 
-def told(measured: Connectivity, theirs: PublishedConnectivity) -> Verdict:
-    """Where the order of the published ablation holds here, and where it does not."""
-    known = [one for one in measured.scopes if len(one.of("full"))]
+def told(measured: Connectivity, theirs: PublishedConnectivity, using: str = "weights") -> Verdict:
+    """Where the order of the published ablation holds with layers matched in one way."""
+    own = measured.by(using)
+    known = [one for one in own.scopes if len(one.of("full"))]
     found = [standing(one) for one in known]
-    pairs = count(sum(len(one.pairs) for one in measured.scopes), "pair")
+    pairs = count(sum(len(one.pairs) for one in own.scopes), "pair")
     headline = (
         f"The full Stage 2 leaves clearly less of the barrier than Stage 1 alone in "
         f"{found.count('clear')} of {count(len(known), 'setting')}."
@@ -38,9 +40,11 @@ def told(measured: Connectivity, theirs: PublishedConnectivity) -> Verdict:
         sure(found),
         STAGES,
         f"A setting is an architecture and a scope; {pairs} of models from different seeds.",
-        exceptions(measured),
-        unsure(measured),
-        inside(measured, theirs),
+        ways(measured),
+        exceptions(own),
+        paired(own),
+        unsure(own),
+        inside(own, theirs),
         "The models here are far smaller than the paper's: a ratio that differs refutes nothing.",
         f"Not measured yet: {count(len(measured.missing), 'setting')}." if measured.missing else "",
     ]
@@ -57,11 +61,38 @@ def sure(found: Sequence[str]) -> str:
     )
 
 
+def ways(measured: Connectivity) -> str:
+    """What matching layers by what they do changes, over the settings that have both."""
+    weights, activations = (
+        {
+            (one.architecture, one.scope): one.mean("full")
+            for one in measured.by(using).scopes
+            if len(one.of("full"))
+        }
+        for using in ("weights", "activations")
+    )
+    both = [place for place in weights if place in activations]
+    if not both:
+        return ""
+    less = sum(activations[place] < weights[place] for place in both)
+    means = [float(np.mean([way[place] for place in both])) for way in (weights, activations)]
+    return (
+        f"With layers matched by activations rather than by weights it leaves less on the mean in "
+        f"{less} of {count(len(both), 'setting')} measured with both: {means[1]:.0%} in place of "
+        f"{means[0]:.0%} over all of them."
+    )
+
+
+def setting(one: ScopeRatios) -> str:
+    """An architecture and a scope, and how layers were matched where that was not by weights."""
+    by = "" if one.using == "weights" else f" by {one.using}"
+    return f"{title(one.architecture)}, {SCOPES[one.scope]}{by}"
+
+
 def exceptions(measured: Connectivity) -> str:
     """The settings in which the full Stage 2 does not help on the mean."""
     found = [
-        f"{title(one.architecture)}, {SCOPES[one.scope]} ({one.mean('full'):.0%} after "
-        f"{one.mean('none'):.0%})"
+        f"{setting(one)} ({one.mean('full'):.0%} after {one.mean('none'):.0%})"
         for one in measured.scopes
         if len(one.of("full")) and one.mean("full") >= one.mean("none")
     ]
@@ -70,10 +101,24 @@ def exceptions(measured: Connectivity) -> str:
     return f"On the mean the full Stage 2 leaves no less than Stage 1 alone in: {'; '.join(found)}."
 
 
+def paired(measured: Connectivity) -> str:
+    """The full Stage 2 against the orthogonal one, on the same windows of every pair."""
+    apart = np.concatenate([one.difference for one in measured.scopes] or [np.zeros((0, 3))])
+    known = apart[~np.isnan(apart).any(1)]
+    if not len(known):
+        return ""
+    pairs = count(len(known), "pair")
+    less, more = int((known[:, 2] < 0).sum()), int((known[:, 1] > 0).sum())
+    return (
+        f"Full against orthogonal on the same windows: less in {less} of {pairs}, more in {more}; "
+        f"in {len(known) - less - more} the interval of their difference holds 0."
+    )
+
+
 def unsure(measured: Connectivity) -> str:
     """The settings in which no pair has a ratio."""
     none = [one for one in measured.scopes if not len(one.of("full"))]
-    found = "; ".join(f"{title(one.architecture)}, {SCOPES[one.scope]}" for one in none)
+    found = "; ".join(map(setting, none))
     return f"No ratio, since the naive barrier may be 0: {found}." if none else ""
 
 

@@ -1,7 +1,7 @@
 """Results that were published and the same in kind measured here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ class ScopeRatios:
     relative: np.ndarray  # float64 [variants, pairs, 3]: value, low, high; nan: naive not above 0
     left: np.ndarray  # float64 [pairs, 3]: barrier after the full Stage 2, nats
     difference: np.ndarray  # float64 [pairs, 3]: full less orthogonal, nats, paired
+    using: str = "weights"  # what layers were matched by: these, or activations
 
     def of(self, variant: str) -> np.ndarray:
         """Value, low and high of the pairs that have a ratio, [pairs, 3]."""
@@ -42,6 +43,7 @@ class OrderTrial:
     naive: float
     chosen: int
     ranks: tuple[int, int]  # of the chosen order, from 1: by objective, and by barrier
+    using: str = "weights"
 
     @property
     def lost(self) -> float:
@@ -77,6 +79,14 @@ class Connectivity:
     points: int
     command: str
     seconds: float = 0.0  # that measuring all of it took
+
+    def by(self, using: str) -> "Connectivity":
+        """What was measured with layers matched in one way."""
+        scopes, orders = (
+            tuple(one for one in every if one.using == using)
+            for every in (self.scopes, self.orders)
+        )
+        return replace(self, scopes=scopes, orders=orders)
 
 
 @dataclass(frozen=True)
