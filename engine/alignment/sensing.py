@@ -21,7 +21,7 @@ from engine.folding import folded
 from engine.groups import COMMON_SIGN
 from engine.prepared import MAIN, is_prepared
 
-HELD = 2**26
+HELD = 2**24
 """Numbers of attention patterns that are held at once."""
 
 
