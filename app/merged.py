@@ -1,6 +1,5 @@
 """Models on the line between two, written as checkpoints."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from app.outputs import results
 from app.written import Answering
 from engine.errors import Progress
 from engine.exports import line as exports
+from engine.exports.documents import made, written
 from engine.questions import Merge
 from engine.writing import new_folder
 
@@ -28,6 +28,6 @@ class Merging(Answering):
         """The checkpoint and `report.json`; what was measured goes into the store too."""
         with new_folder(out) as staged:
             record = self.asked.answer(progress, staged)
-            document = json.dumps(exports.of_merge(record), indent=1)
-            (staged / "report.json").write_text(document, encoding="utf-8")
+            document = made(exports.of_merge(record), self.asked)
+            (staged / "report.json").write_text(written(document, 1), encoding="utf-8")
         results().put(self.asked.key, record)

@@ -15,6 +15,7 @@ from app.sentences import links
 from app.sentences.verdicts import Verdict
 from app.sentences.words import seconds
 from engine import store
+from engine.exports.documents import made, written
 from engine.questions import Question
 from engine.store import Store
 
@@ -76,9 +77,10 @@ def explain(what: str, bad: str) -> None:
     st.caption(f"**What am I looking at?** {what}  \n**What would bad look like?** {bad}")
 
 
-def formula(text: str, source: str) -> None:
-    """The mathematics behind the page, with where it comes from."""
-    with st.expander("The formula and its source", icon=":material/function:"):
+def formula(text: str, source: str, of: str = "") -> None:
+    """The mathematics behind the page, or of one part of it, with where it comes from."""
+    title = f"The formula of {of} and its source" if of else "The formula and its source"
+    with st.expander(title, icon=":material/function:"):
         st.markdown(text)
         st.caption(source)
 
@@ -91,6 +93,17 @@ class Download:
     name: str
     mime: str
     make: Callable[[], bytes | str]
+
+
+def document(
+    label: str, name: str, body: Callable[[], Any], asked: Question | None = None
+) -> Download:
+    """JSON values as a file, under `question` what made them; None: no question did."""
+
+    def make() -> str:
+        return written(body() if asked is None else made(body(), asked))
+
+    return Download(label, name, "application/json", make)
 
 
 def take_away(files: list[Download], commands: list[str], note: str = "") -> None:

@@ -40,7 +40,7 @@ from assets.lmc_lines import (
 )
 from assets.lmc_models import KINDS, Kind
 from engine import reproduction
-from engine.attention.orders import TRIED, count
+from engine.attention.counting import TRIED, count
 from engine.checkpoint import Checkpoint, open_checkpoint
 from engine.line.exam import Exam
 from engine.line.head_orders import every

@@ -7,8 +7,12 @@ class Cost(str):
     __slots__ = ()
 
 
-def foretold(tokens: int, windows: int, runs: int, each: float, what: str = "models") -> Cost:
-    """What so many runs over a text will take, by a run that was timed (`each`, seconds)."""
+def foretold(tokens: int, windows: int, runs: int, each: float, what: str = "model{s}") -> Cost:
+    """What so many runs over a text will take, by a run that was timed (`each`, seconds).
+
+    `what` is run, with the mark {s} where its plural has an s.
+    """
+    what = what.format(s="s" * (runs != 1))
     return Cost(
         f"{tokens:,} tokens in {windows:,} window{'s' * (windows != 1)}; {runs:,} {what} to run, "
         f"about {each:.2g} s each on this machine: about {lasting(runs * each)}"

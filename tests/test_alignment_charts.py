@@ -1,6 +1,5 @@
 """Pictures and sentences about alignments and relations, on fake records."""
 
-import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -175,7 +174,7 @@ def test_tables_are_what_was_measured():
     assert told["layer"].tolist() == [shares.layer_of(step.layer) for step in sure]
     kept = descents.kept(record.sweeps)
     assert kept["sweep"].tolist() == [1, 1, 2]
-    document = json.loads(tables.as_json(record))
+    document = tables.document(record)
     assert document["sweeps"][2]["after"] == 0.7
     assert len(document["norms"]) == len(document["tensors"])
 

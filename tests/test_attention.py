@@ -29,6 +29,7 @@ from engine.alignment.gauges import (
 from engine.alignment.one_pass import align, layer_tensors, start_from_embedding
 from engine.alignment.stages import UNIT, head_terms, solve_heads
 from engine.attention import orders
+from engine.attention.counting import count
 from engine.attention.pairs import Pair, inner, pair
 from engine.attention.report import Steps
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
@@ -73,7 +74,7 @@ def test_a_planted_pair_comes_back(architecture: str, twins: Callable[[str], Hea
     assert found.query_key[0].sum() > 0.1 * found.query_key_norm.sum()
     assert found.rank is not None
     assert found.rank.rank == 1
-    assert found.rank.orders == orders.count(found.groups, found.per_group)
+    assert found.rank.orders == count(found.groups, found.per_group)
     assert (found.margin > 0.05).all()
     if found.turns is None:
         assert found.qk_singular is not None

@@ -378,8 +378,20 @@ def test_too_many_orders_are_not_tried(asked, pair):
     put(Inspect(pair[0]), card)
     put(Inspect(pair[1]), replace(card, fingerprint="b" * 16))
     at = opened()
-    assert "all of them are tried up to 72" in text(at)
-    assert "Try every order" not in labels(at)
+    assert "orders are tried up to 9 heads" in text(at)
+    assert not [label for label in labels(at) if label.startswith("Try ")]
+
+
+def test_of_very_many_orders_some_are_tried(asked, pair):
+    measured(pair)
+    card = replace(fakes.model_card("base", "a" * 16), heads=9, kv_heads=9)
+    put(Inspect(pair[0]), card)
+    put(Inspect(pair[1]), replace(card, fingerprint="b" * 16))
+    at = opened()
+    assert "Try 72 orders" in labels(at)
+    assert "72 of the 362,880 orders of layer 0: the alignment's, others at random." in text(
+        at
+    ) + captions(at)
 
 
 def test_a_merge_is_written_below_the_store_and_called_a_new_function(pair, monkeypatch):

@@ -215,7 +215,9 @@ def test_points_are_split_by_sign_and_ringed_by_the_truth(record):
     assert len(minus.x) == (record.truth.sign < 0).sum()
     assert plus.marker.color != minus.marker.color
     assert plus.marker.symbol != minus.marker.symbol
-    assert np.array_equal(rings.y[plus.x], plus.y)
+    assert np.array_equal(rings.x[plus.y], plus.x)
+    assert rings.y.tolist() == list(range(len(record.truth.sign)))
+    assert rings.x.tolist() == record.truth.permutation.tolist()
 
 
 def test_without_a_truth_there_are_no_rings_and_no_ceiling(record):
@@ -314,8 +316,8 @@ def test_the_match_is_exported_whole(record):
     assert np.array_equal(arrays["correlation"], record.correlation[-1])
 
 
-def test_a_report_is_exported_as_json():
-    found = json.loads(tables.as_json(fakes.alignment()))
+def test_a_report_is_exported_by_its_fields():
+    found = tables.document(fakes.alignment())
     assert found["flipped"] == 47
     assert len(found["after"]) == len(found["tensors"])
 
@@ -513,7 +515,7 @@ def test_the_tensors_that_moved_are_listed_and_exported(experiment):
     table = tables.changes(experiment)
     assert table["relative change"].is_monotonic_decreasing
     assert set(experiments.arrays(experiment)) >= {"weight_before", "hidden_after", "order"}
-    assert json.loads(tables.as_json(experiment))["preset"] == "ffn-order"
+    assert tables.document(experiment)["preset"] == "ffn-order"
 
 
 def test_linear_and_conv1d_exchange_rows_and_columns(card):

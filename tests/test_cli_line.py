@@ -99,6 +99,25 @@ def test_a_cost_is_told_in_the_unit_that_fits(seconds: float, told: str) -> None
     assert said.endswith(f"on this machine: about {told}")
 
 
+def test_one_run_is_told_of_as_one() -> None:
+    assert "; 1 model (more where a curve bends) to run, about 2 s each" in foretold_by(
+        8, 2, 1, 2.0, "model{s} (more where a curve bends)"
+    )
+    assert "; 2 stacks of layers to run" in foretold_by(8, 2, 2, 2.0, "stack{s} of layers")
+    assert "; 1 stack of layers to run" in foretold_by(8, 2, 1, 2.0, "stack{s} of layers")
+
+
+@pytest.mark.parametrize("command", ["line", "merge", "slice"])
+def test_steps_for_a_stage_that_takes_none_are_refused(
+    command: str, pair: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = {"merge": "out", "slice": "out.json"}.get(command)
+    more = ["--out", str(tmp_path / out)] if out else []
+    assert main([command, *pair, "--refine", "3", *more]) == 1
+    said = capsys.readouterr().err
+    assert "--refine 3 makes the stage refined, and all was asked for: give --stage refined" in said
+
+
 def test_merge_writes_a_checkpoint_and_what_it_costs(
     pair: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

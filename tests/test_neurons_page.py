@@ -1,7 +1,6 @@
 """The Neurons page in a simulated browser, its charts, tables and sentences, on fake records."""
 
 import io
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -83,7 +82,7 @@ def test_a_pair_is_shown_beside_the_tokens_that_excite_each(asked):
 
 def test_a_click_on_a_point_chooses_its_neuron(asked):
     at = opened()
-    at.session_state["neurons:pairs:0"] = {"selection": {"points": [{"x": 11, "y": 3}]}}
+    at.session_state["neurons:pairs:0"] = {"selection": {"points": [{"x": 3, "y": 11}]}}
     at = at.run()
     assert not at.exception
     assert at.number_input(key="neuron").value == 11
@@ -204,7 +203,7 @@ def test_signs_are_drawn_in_two_colours_and_at_their_places():
     figure = matching.pairs(record.match, record.truth, LIGHT, None, "neuron", record.rows)
     plus, minus = figure.data[1:]
     assert (plus.marker.color, minus.marker.color) == (PLUS, MINUS)
-    assert list(minus.x) == np.flatnonzero(record.factor < 0).tolist()
+    assert list(minus.y) == np.flatnonzero(record.factor < 0).tolist()
     scales = neurons.scales(record, LIGHT)
     assert scales.layout.yaxis.type == "log"
     np.testing.assert_allclose(scales.data[2].y, np.abs(record.factor[record.factor < 0]), 1e-6)
@@ -234,7 +233,7 @@ def test_a_layer_of_two_widths_is_drawn_with_those_that_have_a_partner():
            for name in ("factor", "second", "second_score", "second_factor", "published")},
     )  # fmt: skip
     figure = matching.pairs(match, None, LIGHT, 4, "neuron", record.rows)
-    assert sorted(x for trace in figure.data for x in trace.x) == kept.tolist()
+    assert sorted(y for trace in figure.data for y in trace.y) == kept.tolist()
     assert sorted(neurons.columns(record)) == list(range(40))
     assert neurons.matched(record)["A"].tolist() == kept.tolist()
     assert "20 neurons matched" in sentences.matched(record).headline
@@ -250,7 +249,6 @@ def test_tables_say_what_the_record_says():
         assert {"score", "factor", "match_margin", "excited_places_1"} <= set(arrays)
     pairs = neurons.coincide(fake_neurons.itself())
     assert pairs["score"].is_monotonic_decreasing and len(pairs) == 20
-    json.loads(tables.as_json(record))
 
 
 def test_contexts_stay_in_their_window_and_keep_the_token():

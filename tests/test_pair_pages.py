@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from app import inputs, opening, outputs, settings, written
 from app.aligned import Aligning
-from app.charts import matching, shares
+from app.charts import matching, matrices, shares
 from app.charts.theme import LIGHT
 from app.controls.alignment import SWEEPS
 from app.sentences import alignments, distances, lineage, verdicts, words
@@ -283,15 +283,20 @@ def test_the_matching_runs_the_way_of_the_matrix_and_dense_rings_are_those_misse
     truth = record.truth
     assert truth is not None
     figure = matching.pairs(record.match, truth, LIGHT, None, "neuron", record.rows)
-    bottom, top = figure.layout.yaxis.range
-    assert bottom > top  # B counts downward, as A does in the matrix
+    drawn = matrices.heatmap(matrices.tile(record.score, matrices.whole(600)), LIGHT,
+                             words=matrices.Words("neuron", "score"))  # fmt: skip
+    for mine, beside in ((figure.layout.xaxis, drawn.layout.xaxis),
+                         (figure.layout.yaxis, drawn.layout.yaxis)):  # fmt: skip
+        assert mine.title.text == beside.title.text
+        assert np.diff(mine.range) * np.diff(beside.range) > 0  # A downward and B across in both
+    assert figure.layout.xaxis.title.text != figure.layout.yaxis.title.text
     assert len(figure.data[0].x) == 0
     wrong = record.match.permutation.copy()
     wrong[[3, 5]] = wrong[[5, 3]]
     missed = replace(record.match, permutation=wrong)
     figure = matching.pairs(missed, truth, LIGHT, None, "neuron", record.rows)
-    assert figure.data[0].x.tolist() == [3, 5]
-    assert figure.data[0].y.tolist() == truth.permutation[[3, 5]].tolist()
+    assert figure.data[0].y.tolist() == [3, 5]
+    assert figure.data[0].x.tolist() == truth.permutation[[3, 5]].tolist()
     assert "where the point misses it: 2 of 600" in matching.told(missed, truth)
     small = fake_neurons.neuron_match()
     figure = matching.pairs(small.match, small.truth, LIGHT, None, "neuron", small.rows)

@@ -22,10 +22,10 @@ def pairs(
     noun: str = "coordinate",
     rows: np.ndarray | None = None,
 ) -> go.Figure:
-    """Point (i, π(i)) for every coordinate, + and − apart, the truth as rings.
+    """A point in row i and column π(i) for every i of A, + and − apart, the truth as rings.
 
-    B counts downward, as A does in the matrix beside it: the diagonal runs the same way in both.
-    `rows` are the coordinates of A that have a partner; None for all.
+    As in the matrix beside it, A counts downward and B across. `rows` are the coordinates of A that
+    have a partner; None for all.
     """
     rows = np.arange(len(match.permutation)) if rows is None else rows
     draw: Any = go.Scattergl if len(rows) > MANY else go.Scatter
@@ -41,13 +41,13 @@ def pairs(
     place = np.flatnonzero(rows == selected)
     if len(place):
         line = {"color": look.ink, "width": 1, "dash": "dot"}
-        figure.add_vline(x=selected, line=line)
-        figure.add_hline(y=int(match.permutation[place[0]]), line=line)
+        figure.add_hline(y=selected, line=line)
+        figure.add_vline(x=int(match.permutation[place[0]]), line=line)
     arrange(figure, look, 480)
-    last, top = int(rows.max()), int(match.permutation.max())
-    edge = max(1.0, 0.025 * max(last, top))
-    figure.update_xaxes(title=f"{noun} of A", range=[-edge, last + edge])
-    return figure.update_yaxes(title="its partner in B", range=[top + edge, -edge])
+    down, across = int(rows.max()), int(match.permutation.max())
+    edge = max(1.0, 0.025 * max(down, across))
+    figure.update_xaxes(title=f"{noun} of B", range=[-edge, across + edge])
+    return figure.update_yaxes(title=f"{noun} of A", range=[down + edge, -edge])
 
 
 def ringed(match: Assignment, truth: Truth) -> np.ndarray:
@@ -79,12 +79,12 @@ def _rings(draw: Any, truth: Truth, rows: np.ndarray, kept: np.ndarray) -> Any:
     missed = len(kept) < len(rows)
     ring = {"symbol": "circle-open", "size": 11, "color": TRUTH, "line": {"width": 1.2}}
     return draw(
-        x=rows[kept].astype(np.int32),
-        y=truth.permutation[kept].astype(np.int32),
+        x=truth.permutation[kept].astype(np.int32),
+        y=rows[kept].astype(np.int32),
         mode="markers",
         name=f"{truth.kind} truth{f', missed ({len(kept):,})' if missed else ''}",
         marker=ring,
-        hovertemplate="truth: A %{x} ↔ B %{y}<extra></extra>",
+        hovertemplate="truth: A %{y} ↔ B %{x}<extra></extra>",
     )
 
 
@@ -97,8 +97,8 @@ def _points(
 ) -> Any:
     name, color, symbol = kind
     return draw(
-        x=rows[places].astype(np.int32),
-        y=match.permutation[places].astype(np.int32),
+        x=match.permutation[places].astype(np.int32),
+        y=rows[places].astype(np.int32),
         customdata=match.score[places].astype(np.float32),
         mode="markers",
         name=f"{name} ({len(places):,})",
@@ -107,7 +107,7 @@ def _points(
             "color": color,
             "symbol": symbol,
         },
-        hovertemplate="A %{x} ↔ B %{y}, score %{customdata:.3f}<extra></extra>",
+        hovertemplate="A %{y} ↔ B %{x}, score %{customdata:.3f}<extra></extra>",
     )
 
 

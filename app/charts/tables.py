@@ -1,7 +1,6 @@
 """Records as tables: what is listed on a page and what is exported."""
 
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -137,14 +136,14 @@ def changes(record: Experiment) -> pd.DataFrame:
     )
 
 
-def as_json(record: Any) -> str:
-    """A record as JSON: arrays as lists; matrices of rank three or more left to NPZ."""
-    return json.dumps(_plain(record), indent=1, ensure_ascii=False)
+def document(record: Any) -> dict[str, Any]:
+    """A record by its fields: arrays as lists, those of rank three or more left to NPZ."""
+    return {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
 
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return document(value)
     if isinstance(value, np.ndarray):
         return value.tolist() if value.ndim < 3 else f"array {list(value.shape)}: see the NPZ"
     if isinstance(value, np.generic):

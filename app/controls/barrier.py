@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import factorial
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ from app.controls import layers as shared
 from app.controls import text as texts
 from app.controls.model import Chosen
 from app.inputs import chosen_device
+from engine.attention import counting
 from engine.errors import Refused
 from engine.line import sampling
 from engine.pruning import parse_layers
@@ -191,7 +191,7 @@ def several() -> bool:
 
 
 ALIKE = ("using", "sweeps", "seed", "text", "device", "dtype")
-ALIGNED = (*ALIKE, "refine", "scope", "scrambled")
+ALIGNED = (*ALIKE, "scope", "scrambled")
 MEASURED = ("tokens", "length")
 """What other questions about a line take over from the page's."""
 
@@ -200,17 +200,22 @@ def _taken(asked: Barrier, *names: str) -> dict[str, Any]:
     return {one: getattr(asked, one) for one in names}
 
 
+def _of(asked: Barrier, stage: str) -> dict[str, Any]:
+    """A stage, with steps along the loss only where it is theirs."""
+    return {"stage": stage, "refine": asked.refine if stage == "refined" else 0}
+
+
 def written(asked: Barrier, spot: Spot, prompt: str, *, quarters: bool) -> Written:
     """The question of what the models of a stage write, at t and at both ends."""
     points = sorted({*(QUARTERS if quarters else ENDS), round(spot.t, 4)})
-    same = _taken(asked, *ALIGNED)
-    return Written(asked.a, asked.b, at=tuple(points), stage=spot.stage, prompt=prompt, **same)
+    same = _taken(asked, *ALIGNED) | _of(asked, spot.stage)
+    return Written(asked.a, asked.b, at=tuple(points), prompt=prompt, **same)
 
 
 def merge(asked: Barrier, spot: Spot) -> Merge:
     """The question of the model at t, on the same text."""
-    same = _taken(asked, *ALIGNED, *MEASURED)
-    return Merge(asked.a, asked.b, t=round(spot.t, 4), stage=spot.stage, **same)
+    same = _taken(asked, *ALIGNED, *MEASURED) | _of(asked, spot.stage)
+    return Merge(asked.a, asked.b, t=round(spot.t, 4), **same)
 
 
 def ablation(asked: Barrier) -> Barrier:
@@ -225,8 +230,8 @@ def merging(asked: Barrier) -> Barrier:
 
 def plane(asked: Barrier, stage: str) -> Slice:
     """The plane through A, B and B at a stage of the alignment, on the same text."""
-    same = _taken(asked, *ALIKE, *MEASURED, "scope", "refine")
-    return Slice(asked.a, asked.b, stage=stage, **same)
+    same = _taken(asked, *ALIKE, *MEASURED, "scope") | _of(asked, stage)
+    return Slice(asked.a, asked.b, **same)
 
 
 def orders(asked: Barrier, layer: int) -> Orders:
@@ -246,8 +251,8 @@ def layer(layers: int) -> int:
     )
 
 
-def head_orders(line: Line) -> int:
-    """In how many ways the heads of a layer may stand: groups, and query heads inside them."""
+def head_orders(line: Line) -> tuple[int, int]:
+    """In how many orders the heads of a layer may stand, and how many of these are tried."""
     card = line.a.card
     inside = card.heads // max(card.kv_heads, 1)
-    return factorial(card.kv_heads) * factorial(inside) ** card.kv_heads
+    return counting.count(card.kv_heads, inside), counting.tried(card.kv_heads, inside)

@@ -109,8 +109,8 @@ class Pick:
         return session.local("neurons", name, self.neuron)
 
 
-POINTS = ("pairs", "scales")
-"""The pictures that can be clicked."""
+POINTS = {"pairs": "y", "scales": "x"}
+"""The pictures that can be clicked, and along which axis A counts."""
 
 
 def pick(record: NeuronMatch) -> Pick:
@@ -151,8 +151,8 @@ def _within(here: Sequence[int], start: int) -> int:
 
 def _take_click(here: Sequence[int], held: int) -> None:
     """A clicked point becomes the value of the field before it is drawn."""
-    for name in POINTS:
+    for name, axis in POINTS.items():
         state: Any = st.session_state.get(session.local("neurons", name, held)) or {}
         points = state.get("selection", {}).get("points", [])
-        if points and int(points[0]["x"]) in here:
-            session.assign(**{session.NEURON: int(points[0]["x"])})
+        if points and int(points[0][axis]) in here:
+            session.assign(**{session.NEURON: int(points[0][axis])})

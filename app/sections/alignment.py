@@ -230,8 +230,8 @@ def take_away(
 ) -> None:
     """Downloads and the command lines."""
     files = [
-        Download("Report (JSON)", "alignment.json", "application/json",
-                 lambda: tables.as_json(report)),
+        outputs.document("Report (JSON)", "alignment.json",
+                         lambda: tables.document(report), question),
         Download("Tensors (CSV)", "alignment-tensors.csv", "text/csv",
                  lambda: tables.distances(report).to_csv(index=False)),
         Download("Steps (CSV)", "alignment-steps.csv", "text/csv",
@@ -244,7 +244,7 @@ def take_away(
         )  # fmt: skip
     asked, answer = related
     if answer is not None:
-        files += relation.files(answer)
+        files += relation.files(asked, answer)
     for title, chart in charts(report).items():
         files += [figure(title, f"alignment-{title}", chart, kind) for kind in ("png", "svg")]
     maps: tuple[drawing.Kind, ...] = ("png", "svg")

@@ -167,17 +167,17 @@ def theory() -> None:
 
 def take_away(model: Chosen, test: SelfTest | None) -> None:
     """Downloads and the command line."""
-    card = model.card
+    card, asked = model.card, Inspect(model.path)
 
     def csv() -> str:
         return cards.exported(card, test).to_csv(index=False)
 
     files = [
         Download("Table (CSV)", "atlas.csv", "text/csv", csv),
-        Download("Card (JSON)", "card.json", "application/json", lambda: tables.as_json(card)),
+        outputs.document("Card (JSON)", "card.json", lambda: tables.document(card), asked),
         Download("Diagram (PNG)", "atlas.png", "image/png", lambda: diagrams.image(card, "png")),
         Download(
             "Diagram (SVG)", "atlas.svg", "image/svg+xml", lambda: diagrams.image(card, "svg")
         ),
     ]
-    outputs.take_away(files, [Inspect(model.path).command])
+    outputs.take_away(files, [asked.command])

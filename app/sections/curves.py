@@ -1,6 +1,5 @@
 """Parts of the Barrier page: the curves, t, the stages in numbers, what to take away."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -133,8 +132,8 @@ def take_away(
                  lambda: barrier_tables.every(report).to_csv(index=False)),
         Download("Stages (CSV)", "barrier-stages.csv", "text/csv",
                  lambda: barrier_tables.every_stage(report).to_csv(index=False)),
-        Download("Record (JSON)", "barrier.json", "application/json",
-                 lambda: json.dumps(exports.of_barrier(report), ensure_ascii=False)),
+        outputs.document("Record (JSON)", "barrier.json",
+                         lambda: exports.of_barrier(report), question),
     ]  # fmt: skip
     files += drawn(
         "Line", "barrier-line",

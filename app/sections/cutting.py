@@ -1,6 +1,5 @@
 """Parts of the Cutting page: the strip, the curves, scores against costs, what to take away."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -190,8 +189,7 @@ def take_away(
                  lambda: exported(report, n, mine).to_csv(index=False)),
         Download("Costs (CSV)", "cut-costs.csv", "text/csv",
                  lambda: cuts.costs(report, "perplexity").to_csv(index=False)),
-        Download("Record (JSON)", "cut.json", "application/json",
-                 lambda: json.dumps(exports.of_cut(report), ensure_ascii=False)),
+        outputs.document("Record (JSON)", "cut.json", lambda: exports.of_cut(report), question),
     ]  # fmt: skip
     if asked is not None:
         files.append(

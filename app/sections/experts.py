@@ -145,6 +145,7 @@ def theory() -> None:
         r"the score $\log(e^{r_i x} + e^{r_j x})$, which is not linear in $x$.",
         "Ainsworth et al. 2023 (git re-basin) for matching neurons by weights; the costs without "
         "signs and factors, and what merging costs here, are this program's.",
+        "expert costs",
     )
 
 
@@ -158,8 +159,8 @@ def take_away(question: Experts, record: ExpertsReport, term: Term) -> None:
         Download("Costs (CSV)", f"{name}-costs.csv", "text/csv", measured),
         Download("Arrays (NPZ)", f"{name}.npz", "application/octet-stream",
                  lambda: tables.as_npz(record)),
-        Download("Record (JSON)", f"{name}.json", "application/json",
-                 lambda: tables.as_json(record)),
+        outputs.document("Record (JSON)", f"{name}.json",
+                         lambda: tables.document(record), question),
     ]  # fmt: skip
     for title, chart in pictures(record, term).items():
         for kind, mime in (("png", "image/png"), ("svg", "image/svg+xml")):

@@ -1,6 +1,5 @@
 """Parts of the Gap page: the gap against the step, the tests, properties, what to take away."""
 
-import json
 from typing import Any
 
 import streamlit as st
@@ -116,8 +115,7 @@ def take_away(question: Gap, record: GapTrajectory, told: GapTrajectory, scale: 
                  lambda: gaps.table(record).to_csv(index=False)),
         Download("Properties (CSV)", "gap-properties.csv", "text/csv",
                  lambda: gaps.properties(record, scale).to_csv(index=False)),
-        Download("Record (JSON)", "gap.json", "application/json",
-                 lambda: json.dumps(exports.of_gap(record), ensure_ascii=False)),
+        outputs.document("Record (JSON)", "gap.json", lambda: exports.of_gap(record), question),
     ]  # fmt: skip
     for title, chart in charts(record, told, scale).items():
         files += [figure(title, f"gap-{title}", chart, kind) for kind in ("png", "svg")]

@@ -212,8 +212,8 @@ def take_away(question: Heads, record: HeadsReport, pick: Pick) -> None:
                  lambda: pairings.pairs(record).to_csv(index=False)),
         Download("Arrays (NPZ)", f"{name}.npz", "application/octet-stream",
                  lambda: tables.as_npz(record)),
-        Download("Record (JSON)", f"{name}.json", "application/json",
-                 lambda: tables.as_json(record)),
+        outputs.document("Record (JSON)", f"{name}.json",
+                         lambda: tables.document(record), question),
     ]  # fmt: skip
     for title, table in tabulated(record).items():
         make: Callable[[], str] = partial(table.to_csv, index=False)

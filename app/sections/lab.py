@@ -171,8 +171,8 @@ def take_away(question: Lab, record: Experiment) -> None:
     name = f"lab-{record.preset}"
     files = [
         Download("Tensors (CSV)", f"{name}.csv", "text/csv", csv),
-        Download(
-            "Record (JSON)", f"{name}.json", "application/json", lambda: tables.as_json(record)
+        outputs.document(
+            "Record (JSON)", f"{name}.json", lambda: tables.document(record), question
         ),
         Download("Matrices (NPZ)", f"{name}.npz", "application/octet-stream", npz),
     ]

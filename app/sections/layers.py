@@ -1,6 +1,5 @@
 """Parts of the Layers page: maps, strip, disagreement, the chosen pair, what to take away."""
 
-import json
 from functools import partial
 from typing import Any
 
@@ -247,8 +246,7 @@ def take_away(question: Layers | None, maps: Maps, record: Held, pick: Pick) -> 
                  lambda: layer_tables.pairs(maps).to_csv(index=False)),
         Download("Layers (CSV)", "layers.csv", "text/csv",
                  lambda: layer_tables.layers(maps, scores).to_csv(index=False)),
-        Download("Maps (JSON)", "layers.json", "application/json",
-                 lambda: as_json(record)),
+        outputs.document("Maps (JSON)", "layers.json", lambda: document(record), question),
     ]  # fmt: skip
     for title, chart in charts(maps, pick).items():
         files += [figure(title, f"{name}-{title}", chart, kind) for kind in ("png", "svg")]
@@ -259,10 +257,10 @@ def take_away(question: Layers | None, maps: Maps, record: Held, pick: Pick) -> 
                       if question is None else "")  # fmt: skip
 
 
-def as_json(record: Held) -> str:
-    """The document that the command line writes; the same names for published maps."""
-    document = exports.of_maps if isinstance(record, LayerMaps) else exports.of_published
-    return json.dumps(document(record), ensure_ascii=False)  # pyright: ignore[reportArgumentType]
+def document(record: Held) -> dict[str, Any]:
+    """What the command line writes; the same names for published maps."""
+    mine = isinstance(record, LayerMaps)
+    return exports.of_maps(record) if mine else exports.of_published(record)
 
 
 def figure(title: str, name: str, chart: Any, kind: drawing.Kind) -> Download:

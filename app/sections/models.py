@@ -58,18 +58,18 @@ def side(letter: inputs.Letter, spec: str) -> ModelCard | None:
             return None
         st.markdown("  \n".join(outputs.plain(line) for line in words.describe(card)))
         test = _self_test(letter, spec, path)
-        _rows(card, test)
+        _rows(letter, card, test)
         return card
 
 
-def _rows(card: ModelCard, test: SelfTest | None) -> None:
+def _rows(letter: str, card: ModelCard, test: SelfTest | None) -> None:
     """Its coordinates, each with its own number once the self-test has run."""
     if test is None:
-        with st.expander("Its internal coordinates"):
+        with st.expander(f"Internal coordinates of {letter}"):
             table = cards.coordinates(card).drop(columns=[*cards.TICKS, "self-test"])
             st.dataframe(table, hide_index=True, width="stretch")
         return
-    with st.expander("Its internal coordinates, each changed alone"):
+    with st.expander(f"Internal coordinates of {letter}, each changed alone"):
         st.dataframe(cards.self_test(test), hide_index=True, width="stretch")
         st.caption(
             "Coordinates first, blind directions below. Those marked “up to ε” are true only up to "
@@ -133,8 +133,8 @@ def take_away(
 
     files = [
         Download("Tensors (CSV)", "alignment-tensors.csv", "text/csv", csv),
-        Download(
-            "Report (JSON)", "alignment.json", "application/json", lambda: tables.as_json(report)
+        outputs.document(
+            "Report (JSON)", "alignment.json", lambda: tables.document(report), question
         ),
         Download(
             "Maps (PNG)", "maps.png", "image/png", lambda: layers.distance_image(report, "png")
@@ -144,6 +144,7 @@ def take_away(
         ),
     ]
     commands = [Inspect(question.a).command, Inspect(question.b).command, question.command]
-    commands += [] if asked is None else [asked.command]
-    files += [] if related is None else relation.files(related)
+    if asked is not None:
+        commands.append(asked.command)
+        files += [] if related is None else relation.files(asked, related)
     outputs.take_away(files, commands)

@@ -75,7 +75,7 @@ def points(record: NeuronMatch, pick: Pick) -> None:
         alt="Each neuron of A against its partner in B, coloured by sign",
     )
     outputs.explain(
-        "One point for each neuron of A, as far down as its partner in B; blue circles keep "
+        "Row: a neuron of A. Column: its partner in B, in the files' order. Blue circles keep "
         f"their sign, orange diamonds are flipped. {matching.told(record.match, record.truth)} "
         "Click a point. Fine-tunes of one base: all on the diagonal.",
         matching.astray(record.truth),
@@ -248,14 +248,15 @@ def take_away(question: Neurons, record: NeuronMatch, every: NeuronLayers | None
     files += [
         Download("Arrays (NPZ)", f"{name}.npz", "application/octet-stream",
                  lambda: tables.as_npz(record)),
-        Download("Record (JSON)", f"{name}.json", "application/json",
-                 lambda: tables.as_json(record)),
+        outputs.document("Record (JSON)", f"{name}.json",
+                         lambda: tables.document(record), question),
     ]  # fmt: skip
     commands = [question.command]
     if every is not None:
-        commands.append(all_layers(question).command)
-        files.append(Download("Layers (JSON)", "neurons.json", "application/json",
-                              lambda: tables.as_json(every)))  # fmt: skip
+        asked = all_layers(question)
+        commands.append(asked.command)
+        files.append(outputs.document("Layers (JSON)", "neurons.json",
+                                      lambda: tables.document(every), asked))  # fmt: skip
     outputs.take_away(files, commands, "Every picture has a camera button (PNG).")
 
 

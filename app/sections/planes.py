@@ -1,7 +1,5 @@
 """Parts of the Barrier page beyond one line: the plane through three models, orders of heads."""
 
-import json
-
 import streamlit as st
 
 from app import outputs
@@ -45,8 +43,8 @@ def plane(question: Barrier, report: BarrierReport, spot: Spot) -> Kept:
         picture(planes.plane(record, look()), "plane", "Loss over the plane of three models")
         st.markdown(outputs.plain(lines.plane(record)))
         files = [
-            Download("Plane (JSON)", "slice.json", "application/json",
-                     lambda: json.dumps(exports.of_slice(record), ensure_ascii=False)),
+            outputs.document("Plane (JSON)", "slice.json",
+                             lambda: exports.of_slice(record), asked),
             *drawn("Plane", "barrier-plane",
                    lambda: planes.plane(record, LIGHT).properties(width=WIDE)),
         ]  # fmt: skip
@@ -62,14 +60,15 @@ def plane(question: Barrier, report: BarrierReport, spot: Spot) -> Kept:
 def orders(question: Barrier, line: Line) -> Kept:
     """The barrier of every order of the heads of one layer."""
     st.subheader("Is it the right order of the heads?")
-    many = controls.head_orders(line)
-    if not 1 < many <= lines.MANY:
+    many, tried = controls.head_orders(line)
+    if tried < 2:
         st.markdown(outputs.plain(lines.too_many(line.a.card.heads, many)))
         return [], []
     asked = controls.orders(question, controls.layer(line.a.card.layers))
-    about = f"All {many} orders of layer {asked.layer}."
+    about = lines.orders_to_try(many, tried, asked.layer)
     title = f"Orders of the heads of layer {asked.layer}"
-    record = outputs.measured(asked, title, "Try every order", about)
+    go = "Try every order" if tried == many else f"Try {tried} orders"
+    record = outputs.measured(asked, title, go, about)
     record = outputs.so_far(asked) if record is None else record
     growing.follow(asked, "curves", record)
     files: list[Download] = []
@@ -85,6 +84,8 @@ def orders(question: Barrier, line: Line) -> Kept:
         files = [
             Download("Orders (CSV)", "head-orders.csv", "text/csv",
                      lambda: head_orders.orders(record).to_csv(index=False)),
+            outputs.document("Orders (JSON)", "orders.json",
+                             lambda: exports.of_orders(record), asked),
             *drawn("Orders", "barrier-orders", lambda: drawing.beside(
                 head_orders.barriers(record, LIGHT).properties(width=WIDE),
                 head_orders.against(record).properties(width=WIDE // 2),

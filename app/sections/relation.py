@@ -68,11 +68,11 @@ def pictures(record: Relatedness) -> None:
     theory()
 
 
-def files(record: Relatedness) -> list[Download]:
+def files(asked: Related, record: Relatedness) -> list[Download]:
     """The record, its tables and its pictures."""
     found = [
-        Download("Relatedness (JSON)", "related.json", "application/json",
-                 lambda: tables.as_json(record)),
+        outputs.document("Relatedness (JSON)", "related.json",
+                         lambda: tables.document(record), asked),
         Download("Tests (CSV)", "related-tests.csv", "text/csv",
                  lambda: lineages.correlations(record).to_csv(index=False)),
     ]  # fmt: skip
@@ -92,7 +92,7 @@ def files(record: Relatedness) -> list[Download]:
 def alone(asked: Related, record: Relatedness) -> None:
     """All that can be said of two models that no group acts on."""
     pictures(record)
-    outputs.take_away(files(record), [asked.command])
+    outputs.take_away(files(asked, record), [asked.command])
 
 
 def theory() -> None:
@@ -104,4 +104,5 @@ def theory() -> None:
         "and of placements (Bonferroni). Related below $10^{-6}$, unless the control is too.",
         "After Zhu et al. 2025 (independence tests for language models); the residual coordinates "
         "are aligned first, without which a scrambled copy is missed.",
+        "the test of lineage",
     )

@@ -1,6 +1,5 @@
 """Parts of the page of published results: cards, both pictures, what to take away."""
 
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -107,8 +106,8 @@ def take_away(
     files = [
         Download("Pairs (CSV)", "published-pairs.csv", "text/csv",
                  lambda: charts.pairs(measured).to_csv(index=False)),
-        Download("Cards (JSON)", "published-cards.json", "application/json",
-                 lambda: json.dumps([asdict(one) for one in cards], ensure_ascii=False)),
+        outputs.document("Cards (JSON)", "published-cards.json",
+                         lambda: [asdict(one) for one in cards]),
     ]  # fmt: skip
     for title, chart in pictures.items():
         files += [figure(title, f"published-{title}", chart, kind) for kind in ("png", "svg")]

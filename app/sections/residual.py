@@ -75,7 +75,7 @@ def points(record: ResidualMatch, depth: int, chosen: int) -> None:
     )
     st.caption(findings.points(record, depth))
     outputs.explain(
-        "One point for each coordinate of A, as far down as its partner in B; blue circles keep "
+        "Row: a coordinate of A. Column: its partner in B, in the files' order. Blue circles keep "
         "their sign, orange diamonds are flipped. "
         f"{matching.told(record.absolute[depth], record.truth)}",
         matching.astray(record.truth),
@@ -155,6 +155,6 @@ def take_away(question: Match, record: ResidualMatch, depth: int) -> None:
     files = [
         Download("Matching (CSV)", f"{name}.csv", "text/csv", csv),
         Download("Gauge and matrix (NPZ)", f"{name}.npz", "application/octet-stream", npz),
-        Download("Record (JSON)", "match.json", "application/json", lambda: tables.as_json(record)),
+        outputs.document("Record (JSON)", "match.json", lambda: tables.document(record), question),
     ]
     outputs.take_away(files, [question.command], "Every picture has a camera button (PNG).")

@@ -7,11 +7,9 @@ from app.charts.measures import FEW, at
 from app.sentences.barriers import scope
 from app.sentences.layers import ran
 from app.sentences.numbers import count, number
+from engine.attention.counting import DRAWN
 from engine.records import TOLERANCE, BarrierReport, HeadOrders, LossSlice, MergeReport, Writing
 from engine.records.planes import FLAT
-
-MANY = 72
-"""Orders of the heads of a layer up to which all of them are tried."""
 
 
 def merged(record: MergeReport) -> str:
@@ -142,10 +140,19 @@ def named(record: HeadOrders, number_of: int) -> str:
 
 def too_many(heads: int, orders_of: int) -> str:
     """Said of a layer whose orders are too many to try."""
+    if orders_of < 2:
+        return "A layer has one head, and that has one order."
     return (
-        f"{count(heads, 'head')} have {orders_of:,} orders; all of them are tried up to {MANY}. "
-        "The Heads page ranks the chosen order by its cost."
+        f"{count(heads, 'head')} have {orders_of:,} orders, too many to solve Stage 2 for: orders "
+        f"are tried up to {DRAWN} heads. The Heads page names the order that is taken."
     )
+
+
+def orders_to_try(many: int, tried: int, layer: int) -> str:
+    """What a run over the orders of a layer will try."""
+    if tried == many:
+        return f"All {many} orders of layer {layer}."
+    return f"{tried} of the {many:,} orders of layer {layer}: the alignment's, others at random."
 
 
 def written(record: Writing, n: int) -> str:

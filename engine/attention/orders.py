@@ -1,7 +1,6 @@
 """All orders of the heads of a small layer: Stage 2 on each part of each, and their rank."""
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -19,13 +18,12 @@ from engine.alignment.gauges import (
     mixing_cost,
 )
 from engine.alignment.heads import bilinear, turning
+from engine.attention.counting import RANKED, TRIED, solvable
 from engine.attention.pairs import Pair
 from engine.elements import Element, Mixed, Ordered, Turned
 from engine.groups import Rotary
 from engine.records import OrderRank
 
-HEADS, PARTS, TRIED = 8, 2000, 72
-"""Most heads of a layer that is ranked, most parts that are solved, most orders that run."""
 _BATCH = 64
 
 
@@ -61,15 +59,10 @@ class Orders:
         return outer * inside**groups + int(np.ravel_multi_index(places, (inside,) * groups))
 
 
-def count(groups: int, per_group: int) -> int:
-    """(heads in a group)!^groups · groups!."""
-    return math.factorial(per_group) ** groups * math.factorial(groups)
-
-
-def orders(both: Pair, most: int = HEADS) -> Orders | None:
+def orders(both: Pair, most: int = RANKED) -> Orders | None:
     """Every order with its Stage-2 objective; None for a layer with more than `most` heads."""
     groups, heads = both.sizes["grp"], both.per_group
-    if groups * heads > most or groups**2 * math.factorial(heads) > PARTS:
+    if not solvable(groups, heads, most):
         return None
     parts = solve_parts(both, torch.tensor(list(itertools.permutations(range(heads)))))
     table = parts.cost.numpy()

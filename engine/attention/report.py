@@ -12,6 +12,7 @@ from engine.alignment.heads import HeadMatch, match_heads, turning
 from engine.alignment.matching import planted
 from engine.alignment.stages import head_terms
 from engine.attention import orders, trials
+from engine.attention.counting import TRIED
 from engine.attention.disguise import disguises
 from engine.attention.pairs import (
     Pair,
@@ -174,7 +175,7 @@ def tried(
     found = orders.orders(both)
     same = both.a.fingerprint == both.b.fingerprint
     before = float(steps.query_key[0].sum() + steps.value_output[0].sum())
-    few = found is not None and len(found.cost) <= orders.TRIED and not same
+    few = found is not None and len(found.cost) <= TRIED and not same
     runs = same or (few and decodes(both.a))
     given = trials.inputs(both.a, both.b, asked) if runs else None
     say = trials.speaker(both.a, asked, given) if given else None

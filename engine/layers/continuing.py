@@ -21,7 +21,7 @@ from engine.questions import Continue
 from engine.records.layers import PAIRS, SINGLES, Continuation, Test
 from engine.running import decodes
 
-BEGINNING = 24
+BEGINNING, PIECES = 24, 64
 """Tokens of the text that are the prompt where none is given."""
 WORDS: dict[Test, str] = {
     "replace": "depth {i} runs layer {j}",
@@ -104,11 +104,14 @@ class Prompted(Protocol):
 
 
 def prompt_ids(
-    checkpoint: Checkpoint, asked: Prompted, words: network.Tokenizer
+    checkpoint: Checkpoint, asked: Prompted, words: network.Tokenizer, known: int | None = None
 ) -> Int[Tensor, "1 positions"]:
-    """A prompt, or the beginning of the text; Refused where it and `count` tokens do not fit."""
+    """A prompt, or the first piece of the text that holds no token from `known` on, if any.
+
+    Errors: Refused where it and `count` tokens do not fit.
+    """
     if not asked.prompt:
-        ids = texts.tokens(checkpoint, texts.DEFAULT, BEGINNING, BEGINNING)
+        ids = _beginning(checkpoint, known)
     else:
         start = [] if words.bos_token_id is None else [words.bos_token_id]
         ids = [start + words.encode(asked.prompt, add_special_tokens=False)]
@@ -126,6 +129,13 @@ def prompt_ids(
             f"before {asked.count} new ones."
         )
     return found.to(network.device(asked.device))
+
+
+def _beginning(checkpoint: Checkpoint, known: int | None) -> np.ndarray:
+    every = texts.tokens(checkpoint, texts.DEFAULT, BEGINNING * (PIECES if known else 1), BEGINNING)
+    fit = (every < known).all(1) if known else np.ones(len(every), np.bool_)
+    place = int(fit.argmax())  # the first; where none fits, the first of all, to be refused
+    return every[place : place + 1]
 
 
 def _written(

@@ -58,7 +58,7 @@ def gap(
 def cost(first: GapTrajectory, more: int) -> Cost:
     """What further models will take, by the first."""
     run = first.run
-    return foretold(run.tokens, run.windows, more, run.seconds, f"further model{'s' * (more > 1)}")
+    return foretold(run.tokens, run.windows, more, run.seconds, "further model{s}")
 
 
 def same_kind(checkpoints: Sequence[Checkpoint]) -> Checkpoint:

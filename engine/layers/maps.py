@@ -78,7 +78,7 @@ def cost(session: Session, bands: Sequence[Sequence[Placed]], every: Inputs) -> 
     count = sum(map(len, stacks))
     whole = read * count + run * sum(bound(some, depth) for some in stacks)
     each = whole / max(count, 1) * every.windows / session.read_from.windows
-    return foretold(int(every.kept.sum()), every.windows, count, each, "stacks of layers")
+    return foretold(int(every.kept.sum()), every.windows, count, each, "stack{s} of layers")
 
 
 class Measured(Protocol):

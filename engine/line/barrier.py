@@ -46,7 +46,8 @@ def barrier(
         filling = Filling(b, asked, here, points, began, spent)
         aligned += 0.05
         bends = " (more where a curve bends)" if asked.adaptive and not asked.midpoint else ""
-        progress(aligned, here.cost(len(found) * (len(points) - len(here.ends)), f"models{bends}"))
+        runs = len(found) * (len(points) - len(here.ends))
+        progress(aligned, here.cost(runs, "model{s}" + bends))
         for number, (stage, g) in enumerate(found.items()):
             shares = (aligned + (1 - aligned) * n / len(found) for n in (number, number + 1))
             filling.walk(stage, g, part(progress, *shares))

@@ -10,6 +10,7 @@ from engine.alignment.sensing import sense
 from engine.alignment.stages import Solved, solve_heads
 from engine.alignment.weighing import SILENT
 from engine.attention import orders as attention
+from engine.attention.counting import DRAWN, TRIED, count
 from engine.attention.pairs import Pair, pair
 from engine.checkpoint import Checkpoint
 from engine.elements import Element, Ordered
@@ -24,9 +25,6 @@ from engine.line.trip import run, trip
 from engine.questions import Barrier, Heads, Orders
 from engine.records import Curve, HeadOrders
 from engine.symmetry import Symmetry
-
-HEADS = 9
-"""Most heads of a layer of which orders are drawn."""
 
 
 def every(
@@ -90,22 +88,22 @@ def compared(work: Work, asked: Orders, progress: Progress) -> tuple[Pair, Solve
 
 def ranked(both: Pair) -> attention.Orders:
     """All orders of a layer. Errors: Refused where there are too many to draw from."""
-    found = attention.orders(both, HEADS)
+    found = attention.orders(both, DRAWN)
     if found is None:
-        count = attention.count(both.sizes["grp"], both.per_group)
+        many = count(both.sizes["grp"], both.per_group)
         raise Refused(
-            f"Layer {both.layer} of {both.a.name} has {count:,} orders of its heads, too many to "
+            f"Layer {both.layer} of {both.a.name} has {many:,} orders of its heads, too many to "
             "draw from: take a model with fewer heads, or with fewer in a group."
         )
     return found
 
 
-def taken(count: int, mine: int) -> list[int]:
+def taken(many: int, mine: int) -> list[int]:
     """The numbers of the orders that run: all, or that of the alignment and others at random."""
-    if count <= attention.TRIED:
-        return list(range(count))
-    others = np.delete(np.arange(count), mine)
-    drawn = np.random.default_rng(0).choice(others, attention.TRIED - 1, replace=False)
+    if many <= TRIED:
+        return list(range(many))
+    others = np.delete(np.arange(many), mine)
+    drawn = np.random.default_rng(0).choice(others, TRIED - 1, replace=False)
     return sorted([mine, *drawn.tolist()])
 
 

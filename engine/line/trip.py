@@ -40,7 +40,7 @@ class Trip:
     norm: float  # ‖A‖ over what moves
     each: float  # seconds that a model took on all windows
 
-    def cost(self, models: int, what: str = "models") -> Cost:
+    def cost(self, models: int, what: str = "model{s}") -> Cost:
         """What so many more will take."""
         return foretold(self.exam.tokens, self.exam.windows, models, self.each, what)
 

@@ -51,3 +51,8 @@ def require(asked: Scoped, stages: Sequence[str]) -> None:
     """Refused for words that there are not, and as for `known`."""
     layers_of(asked.scope)
     known(stages, asked.refine, whole=asked.scope == "whole")
+    if asked.refine and "refined" not in stages:
+        raise Refused(
+            f"--refine {asked.refine} makes the stage refined, and {', '.join(stages)} was asked "
+            "for: give --stage refined, or leave --refine out."
+        )

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine import network
+from engine import network, shared
 from engine.checkpoint import Checkpoint
 from engine.errors import Progress, Refused, part, silent
 from engine.layers.continuing import prompt_ids
@@ -33,7 +33,7 @@ def written(a: Checkpoint, b: Checkpoint, asked: Written, progress: Progress = s
         raise Refused("--at names no point of the line: give values from 0 to 1.")
     progress(0.0, "reading the prompt")
     words = network.tokenizer(a, "choose a model with one to see what it writes")
-    ids = prompt_ids(a, asked, words)
+    ids = prompt_ids(a, asked, words, shared.vocabulary(a, b))
     with work(a, b, asked) as both:
         if int(ids.max()) >= (both.ends.known or 0):
             raise Refused(
