@@ -100,7 +100,10 @@ def theory() -> None:
         r"\ell(\theta_A) - t\,\ell(g\theta_B)\right]$, and for accuracy the largest depth below "
         r"the chord. $\ell$ is the mean $-\log p$ of what is asked for. Models are interpolated in "
         "float32 or finer, tied tensors once. All stages are cut from one alignment. Intervals "
-        "draw windows of the text again, the same for every t and every stage.",
+        "draw windows of the text again, the same for every t and every stage. From activations, "
+        "where A and B share all that stays, heads are matched by the distance of their attention "
+        r"patterns $P$ and of what they say, $P x V O$, other tensors by "
+        r"$\|(W_A - W_B)\,\Sigma^{1/2}\|^2$ with $\Sigma = E[x x^\top]$ over a layer's inputs.",
         "Linear mode connectivity: Frankle et al. 2020 (arXiv 1912.05671). The barrier: Entezari "
         "et al. 2022 (arXiv 2110.06296). Permutations: Ainsworth et al. 2023 (git re-basin).",
     )

@@ -15,8 +15,8 @@ eight at once (the default of transformers' own evaluation) or one by one (that 
 harnesses); cross entropy and arg max of whole logits. `rebuilt_read_as_here` reads with our own
 exam. Every layer after the first that moves runs at every point whoever makes the model, so that
 making it in no time would gain 1 / `share_of_the_pass_processor` at most: on 2,048 tokens and one
-processor 1.6 for the demo models and 1.2 for SmolLM2-135M, less than 2 on any text of more than
-about 1,000 and 300 tokens.
+processor about 1.6 for the demo models and for SmolLM2-135M, less than 2 on any text of more than
+about 1,000 tokens.
 """
 
 import argparse
