@@ -16,8 +16,8 @@ from hypothesis import settings
 CHECKED = (
     "action", "alignment.candidates", "alignment.descent", "alignment.gauges", "alignment.heads",
     "alignment.listening", "alignment.neuron_scores", "alignment.neurons", "alignment.one_pass",
-    "alignment.proposals", "alignment.refinement", "alignment.relatedness", "alignment.sweeps",
-    "assignment", "elements", "groups", "symmetry",
+    "alignment.proposals", "alignment.refinement", "alignment.relatedness", "alignment.sensing",
+    "alignment.sweeps", "alignment.weighing", "assignment", "elements", "groups", "symmetry",
 )  # fmt: skip
 """Modules of the engine whose annotations, shapes included, are checked at every call."""
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from types import EllipsisType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -20,25 +20,15 @@ from engine.family import Family
 from engine.folding import folded
 from engine.groups import COMMON_SIGN
 from engine.prepared import MAIN, is_prepared
+from engine.questions import Align, Heads
 
 HELD = 2**24
 """Numbers of attention patterns that are held at once."""
 
 
-class Given(Protocol):
-    """What a question says of the inputs that are heard."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
-
-
-def sense(a: Checkpoint, b: Checkpoint, asked: Given, progress: Progress = silent) -> Layers:
+def sense(
+    a: Checkpoint, b: Checkpoint, asked: Align | Heads, progress: Progress = silent
+) -> Layers:
     """Every layer as far as one of A differs from B's, over the tokens or images asked for.
 
     The inputs of a layer are the stream that enters it, normalised; what the layer adds before its
@@ -88,7 +78,7 @@ def _differ(a: Checkpoint, b: Checkpoint, layer: int) -> bool:
     )
 
 
-class Heard(NamedTuple):
+class _Heard(NamedTuple):
     """What one layer of a model heard and did on some windows."""
 
     inputs: Float[Tensor, "rows d"]  # without attention sinks
@@ -126,7 +116,7 @@ class _Listener:
         return cls(model, family, texts.special(checkpoint), values, outputs)
 
     @torch.inference_mode()
-    def hear(self, inputs: Tensor) -> list[Heard]:
+    def hear(self, inputs: Tensor) -> list[_Heard]:
         """Every layer on some windows."""
         streams: dict[int, Tensor] = {}
         with listening(self.model, self.family, streams.__setitem__):
@@ -151,11 +141,11 @@ class _Listener:
         pattern: Float[Tensor, "windows heads length length"],
         kept: Tensor | EllipsisType,
         values: Float[Tensor, "grp d n"],
-    ) -> Heard:
+    ) -> _Heard:
         read = torch.einsum("wld,gdn->wgln", x, values)
         each = pattern.unflatten(1, (len(values), -1))
         said = torch.einsum("wghlm,wgmn->ghnwl", each, read)
-        return Heard(
+        return _Heard(
             x[kept].flatten(0, -2),
             pattern.transpose(0, 1).flatten(1),
             said.flatten(3).flatten(0, 1),
@@ -171,7 +161,7 @@ class _Sums:
     patterns: Tensor = field(default_factory=lambda: torch.zeros(()))
     said: Tensor = field(default_factory=lambda: torch.zeros(()))
 
-    def add(self, a: Heard, b: Heard) -> None:
+    def add(self, a: _Heard, b: _Heard) -> None:
         """Take in the same windows of both models."""
         self.rows += len(a.inputs)
         self.moment = self.moment + _gram(a.inputs.mT)
@@ -195,7 +185,7 @@ def _gram(x: Float[Tensor, "n rows"]) -> Float[Tensor, "n n"]:
     return (x @ x.mT).cpu().double()
 
 
-def _apart(inner: Float[Tensor, "2h 2h"]) -> Float[Tensor, "h h"]:
+def _apart(inner: Float[Tensor, "both both"]) -> Float[Tensor, "h h"]:
     """‖a − b‖² of all of the first half with all of the second."""
     own, half = inner.diagonal(), len(inner) // 2
     return distances(inner[:half, half:], own[:half], own[half:])

@@ -75,6 +75,12 @@ class Work:
         """Whether some tensors stay A's."""
         return len(self.ends.inside) < len(self.ends.a.headers)
 
+    @property
+    def using(self) -> Using:
+        """What is matched by: sweeps inside layers go by weights, whatever is asked for."""
+        inside = self.shared and self.partly
+        return "weights" if inside and self.asked.sweeps else self.asked.using
+
 
 def gauges(work: Work, asked: Sequence[str], progress: Progress) -> dict[str, Symmetry]:
     """The gauge of each stage, in the order of the work; Refused as for `known`."""
@@ -106,7 +112,7 @@ def solution(work: Work, progress: Progress) -> Solution:
     how = Align(
         asked.a,
         asked.b,
-        using=asked.using,
+        using=work.using,
         only=tuple(sorted(work.chosen)) if work.partly and work.shared else (),
         tokens=heard_tokens(asked.text, work.measured),
         text=asked.text,

@@ -120,7 +120,7 @@ class BarrierReport:
     moved: tuple[int, int]  # numbers that are interpolated, and all numbers of A
     shared: bool  # whether A and B are equal outside the scope
     scrambled: bool  # B was first put under a random gauge
-    using: str  # what the residual coordinates were matched by
+    using: str  # what coordinates were matched by
     grid: np.ndarray  # float64: the t of every curve; adaptive points come on top
     curves: tuple[Curve, ...]  # in the order of STAGES; those that are not begun are left out
     target: Target
