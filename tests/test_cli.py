@@ -112,6 +112,26 @@ def test_align_brings_every_tensor_back(
     assert (out / "symmetry.safetensors").is_file()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "align {a} {b} --out {out}", "heads {a} {b}", "inspect {a}", "lab {a} --preset ffn-order",
+        "related {a} {b}", "turn {a} {b} --angle 20 --tokens {ids}",
+    ],
+)  # fmt: skip
+def test_what_is_printed_as_json_says_what_made_it(
+    words: str, twin: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = tmp_path / "ids.json"
+    ids.write_text(json.dumps(np.random.default_rng(0).integers(3, 90, (8, 12)).tolist()))
+    a, b = twin
+    command = words.format(a=a, b=b, out=tmp_path / "out", ids=ids).split()
+    told = json.loads(run(capsys, *command, "--json"))["question"]
+    assert told["fingerprints"][0] == Inspect(str(a)).checkpoints[0].fingerprint
+    assert told["command"].split()[3] == command[0]
+    assert len(told["key"]) > 8 and told["version"]
+
+
 def test_align_without_signs_fails_visibly(
     twin: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -233,6 +233,7 @@ def test_the_command_line_gives_the_same_record(
     assert asked.command.split()[:4] == ["python", "-m", "engine", "lab"]
     assert main([*asked.command.split()[3:], "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
+    assert printed.pop("question")["key"] == asked.key
     expected = plain(replace(record, seconds=printed["seconds"]), arrays=False)
     assert printed == json.loads(json.dumps(expected))
     after = hashlib.sha256((built("gpt2") / "model.safetensors").read_bytes()).digest()

@@ -1,5 +1,6 @@
 """The command on the experts of a layer."""
 
+from engine.exports.documents import made
 from engine.options import A, B, By, Count, Device, Dtype, Inputs, Json, Layer, Text, Tokens, Using
 from engine.questions import Experts
 from engine.records import ExpertsReport, plain
@@ -24,6 +25,6 @@ def experts(
     asked = Experts(a, b, layer, using.value, count, one_of(text, tokens, inputs), device, dtype)
     record = solve(asked, ExpertsReport)
     if as_json:
-        emit(plain(record))
+        emit(made(plain(record), asked))
     else:
         say(summaries.of_experts(record))

@@ -100,7 +100,7 @@ def continuation(
     asked = Continue(model, test, i, j, prompt, count, device, dtype)
     record = keep(asked, watched(asked.answer))
     if as_json:
-        emit(plain(record))
+        emit(made(plain(record), asked))
     else:
         say(summaries.of_continuation(record))
 

@@ -179,7 +179,7 @@ def line(
     )
     record = keep(asked, watched(asked.answer))
     if as_json:
-        emit(plain(record))
+        emit(made(plain(record), asked))
     else:
         say(summaries.of_written(record))
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from engine.checkpoint import open_checkpoint
+from engine.exports.documents import made
 from engine.options import Device, Dtype, Inputs, Json, Model, Only, Out, Seed, Text, Tokens
 from engine.questions import Check, Inspect, Lab
 from engine.records import Experiment, ModelCard, SelfTest, plain
@@ -21,9 +22,10 @@ def inspect(
 ) -> None:
     """Family, sizes, every coordinate with its group, and the self-test's error."""
     card = solve(Inspect(model), ModelCard)
-    tested = solve(Check(model, device=device, dtype=dtype, seed=seed), SelfTest)
+    asked = Check(model, device=device, dtype=dtype, seed=seed)
+    tested = solve(asked, SelfTest)
     if as_json:
-        emit({"card": plain(card), "self_test": plain(tested)})
+        emit(made({"card": plain(card), "self_test": plain(tested)}, asked))
     else:
         say(summaries.of_card(card))
         say(summaries.of_self_test(tested))
@@ -72,6 +74,6 @@ def lab(
     )  # fmt: skip
     record = solve(asked, Experiment)
     if as_json:
-        emit(plain(record, arrays=False))
+        emit(made(plain(record, arrays=False), asked))
     else:
         say(summaries.of_experiment(record))

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from engine.exports.documents import made
 from engine.options import (
     A,
     B,
@@ -52,7 +53,7 @@ def related(
     asked = Related(a, b, count, source, device, dtype, thorough is Switch.on)
     record = solve(asked, Relatedness)
     if as_json:
-        emit(plain(record))
+        emit(made(plain(record), asked))
     else:
         say(summaries.of_relatedness(record))
 
@@ -111,7 +112,7 @@ def align(
     )
     report = keep(asked, watched(lambda progress: asked.write(out, progress)))
     if as_json:
-        emit(plain(report))
+        emit(made(plain(report), asked))
     else:
         say([*summaries.of_alignment(report), *summaries.of_descent(report)])
 
@@ -148,7 +149,7 @@ def heads(
     )
     record = solve(asked, HeadsReport)
     if as_json:
-        emit(plain(record))
+        emit(made(plain(record), asked))
     else:
         say(summaries.of_heads(record))
 
@@ -177,6 +178,6 @@ def turn(
     )  # fmt: skip
     record = solve(asked, TurnReport)
     if as_json:
-        emit(plain(record))
+        emit(made(plain(record), asked))
     else:
         say(summaries.of_turn(record))
