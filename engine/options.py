@@ -8,7 +8,7 @@ import typer
 
 
 class Using(StrEnum):
-    """Where correlations come from."""
+    """By what coordinates are matched."""
 
     weights = "weights"
     activations = "activations"
@@ -55,7 +55,7 @@ Count = Annotated[int, typer.Option(min=256, max=MOST, help="how many tokens to 
 Few = Annotated[int, typer.Option(min=2, max=MOST, help="how many tokens to run on")]
 Length = Annotated[int, typer.Option(min=2, help="how many tokens a window has")]
 Only = Annotated[str, typer.Option(help="coordinates, comma-separated: res,ffn,heads,rot,val")]
-By = Annotated[Using, typer.Option(help="where the residual correlations come from")]
+By = Annotated[Using, typer.Option(help="by what coordinates are matched; see Barriers, measured")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="of the random gauge")]
 Signs = Annotated[Switch, typer.Option(help="off searches S_d only, as git re-basin does")]
 

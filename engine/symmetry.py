@@ -175,10 +175,12 @@ def words(family: Family, only: Collection[str]) -> frozenset[str]:
     free = frozenset(family.free)
     if not only:
         return free
-    chosen = {name for word in only for name in WORDS.get(word, (word,))}
+    chosen = {
+        name for word in only for name in WORDS.get(word, (word,)) if word == name or name in free
+    }
     if unknown := sorted(chosen - free):
         raise Refused(
             f"--only names {', '.join(unknown)}; the {family.name} family has "
-            f"{', '.join(sorted(free))} (and heads for grp with head)."
+            f"{', '.join(sorted(free))} (and heads for grp, with head where there is one)."
         )
     return frozenset(chosen)

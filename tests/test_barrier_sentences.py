@@ -119,6 +119,9 @@ def test_a_scope_says_what_moves_and_what_the_other_end_is():
     heard = said(replace(fake.scoped(), using="activations"))
     assert "heads by what they look at and say" in heard and "by their weights" not in heard
     assert "matched by" not in said(fake.scoped(shared=False)) + said(fake.report())
+    for report in (fake.scoped(shared=False), fake.report()):
+        other = said(replace(report, using="activations"))
+        assert "matched by activations, what is inside layers by weights." in other
     assert "the other end of the line is not B" in said(fake.scoped(shared=False))
     assert "interpolated" not in said(fake.report())
     assert sentences.scope("3-5") == "layers 3-5" and sentences.scope("2") == "layer 2"

@@ -291,16 +291,16 @@ def test_shared_tensors_pin_the_residual_coordinates(built: Built, tmp_path: Pat
     assert found.models <= 2 + 7
 
 
-def test_sweeps_inside_layers_go_by_weights_and_the_record_says_so(
+def test_sweeps_inside_layers_are_not_taken_for_what_layers_do(
     built: Built, tmp_path: Path
 ) -> None:
     a, b = one_layer_drawn_anew(built, tmp_path, 0)
     asked = Barrier(
         a, b, scope="first-layer", points=3, stages=("all",), using="activations", sweeps=1, **EVEN
     )
-    assert asked.answer().using == "weights"
-    with work(open_checkpoint(a), open_checkpoint(b), replace(asked, sweeps=0)) as both:
-        assert both.using == "activations"
+    with pytest.raises(Refused, match="--sweeps 1 would match layers by their weights"):
+        asked.answer()
+    assert replace(asked, using="weights").answer().complete
 
 
 def test_another_end_has_a_chord_of_its_own(built: Built, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_both_ways_of_matching_are_told_apart(here: Connectivity) -> None:
     worse = replace(llama, using="activations", relative=llama.relative * 1.1)
     both = replace(here, scopes=(*here.scopes, better, worse))
     assert (
-        "it leaves less on the mean in 1 of 2 settings measured with both: 21% in place of 22%"
+        "Stage 2 leaves less on the mean in 1 of 2 settings measured with both: 21% in place of 22%"
         in sentences.told(both, TOLD).text
     )
     said = sentences.told(both, TOLD, "activations")
@@ -199,6 +199,8 @@ def test_what_repeating_the_barriers_costs_is_said(here: Connectivity) -> None:
 
 def test_an_architecture_without_a_dot_is_named_beside_the_picture(here: Connectivity) -> None:
     assert sentences.without(here, "first-layer") == ""
+    assert "matched by weights alone" in sentences.without(here, "all-attention")
+    assert sentences.without(replace(here, scopes=()), "all-attention") == ""
     none = replace(here.scopes[0], relative=np.full_like(here.scopes[0].relative, np.nan))
     gone = replace(here, scopes=(none, *here.scopes[1:]))
     assert sentences.without(gone, "first-layer").startswith(
@@ -306,7 +308,10 @@ def test_cards_become_json(here: Connectivity) -> None:
         outputs.take_away = original
     made = {file.name: file.make() for file in seen["files"]}
     held = json.loads(made["published-cards.json"])
-    assert held[0]["ours"] == cards[0].ours and len(held) == len(cards)
+    assert held["cards"][0]["ours"] == cards[0].ours and len(held["cards"]) == len(cards)
+    assert held["question"] == {
+        "command": "python -m x", "scope": "first-layer", "using": "weights"
+    }  # fmt: skip
     assert made["published-pairs.csv"].count("\n") == 10
     assert made["published-ratios.png"].startswith(b"\x89PNG")
     assert seen["commands"][0] == "python -m x" and len(set(seen["commands"])) == len(

@@ -20,6 +20,7 @@ from engine.action import act
 from engine.elements import Ordered
 from engine.errors import Refused
 from engine.families import FAMILIES
+from engine.families.gpt2 import FAMILY as GPT2
 from engine.families.llama import FAMILY
 from engine.family import Config, Family, named
 from engine.symmetry import CONVENTION, Symmetry, load, sample, words
@@ -338,10 +339,17 @@ def test_words_name_coordinates() -> None:
     assert words(FAMILY, ["heads", "res"]) == {"grp", "head", "res"}
 
 
+def test_heads_are_groups_where_a_group_has_one_head() -> None:
+    assert "head" not in GPT2.free
+    assert words(GPT2, ["heads"]) == {"grp"}
+    with pytest.raises(Refused, match="--only names head; the GPT-2 family"):
+        words(GPT2, ["head"])
+
+
 def test_other_words_are_refused() -> None:
     message = (
         "--only names bogus, tok; the Llama family has ffn, grp, head, res, rot, val "
-        "(and heads for grp with head)."
+        "(and heads for grp, with head where there is one)."
     )
     with pytest.raises(Refused, match=f"^{re.escape(message)}$"):
         words(FAMILY, ["tok", "res", "bogus"])

@@ -93,8 +93,9 @@ def orders(question: Barrier, line: Line) -> Kept:
         ]  # fmt: skip
     outputs.explain(
         "One layer's attention is interpolated, in every order of its heads, each solved inside "
-        "as well as it can be. Blue: the order that the alignment takes. Dashed: the heads as they "
-        "are. Right: what Stage 2 leaves of an order against the barrier that it makes.",
+        "as well as it can be. Blue: the order that an alignment of this layer alone takes, in one "
+        "pass. Dashed: the heads as they are. Right: what Stage 2 leaves of an order against the "
+        "barrier that it makes.",
         "The blue dot far from the left: another order would have made a lower line.",
     )
     return files, [asked.command]

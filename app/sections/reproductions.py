@@ -103,11 +103,13 @@ def take_away(
     }
     if measured.orders:
         pictures["orders"] = charts.orders(measured.orders, LIGHT).properties(width=WIDE)
+    using = next((one.using for one in measured.scopes), "weights")
+    asked = {"command": measured.command, "scope": scope, "using": using}
     files = [
         Download("Pairs (CSV)", "published-pairs.csv", "text/csv",
                  lambda: charts.pairs(measured).to_csv(index=False)),
         outputs.document("Cards (JSON)", "published-cards.json",
-                         lambda: [asdict(one) for one in cards]),
+                         lambda: {"question": asked, "cards": [asdict(one) for one in cards]}),
     ]  # fmt: skip
     for title, chart in pictures.items():
         files += [figure(title, f"published-{title}", chart, kind) for kind in ("png", "svg")]

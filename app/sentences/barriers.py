@@ -34,8 +34,8 @@ TARGETS: dict[Target, str] = {
 def told(report: BarrierReport, of: Quantity = "loss") -> Verdict:
     """Raw line and best aligned stage, the control, whether a hill was found, on what."""
     parts = [
-        same(report), control(report, of), hill(report, of), moved(report), TARGETS[report.target],
-        halfway(report), ran(report.run), LIMITS,
+        same(report), control(report, of), hill(report, of), moved(report), matched(report),
+        TARGETS[report.target], halfway(report), ran(report.run), LIMITS,
     ]  # fmt: skip
     text = " ".join(part for part in parts if part)
     return Verdict(headline(report, of), text, number="" if report.complete else "partial")
@@ -177,20 +177,24 @@ def moved(report: BarrierReport) -> str:
     )
     return (
         f"Only {scope(report.scope)} is interpolated, {number(100 * part / max(every, 1))} % of "
-        f"the numbers. {rest}{_ends(report)}{_matched(report)}"
+        f"the numbers. {rest}{_ends(report)}"
     )
 
 
-def _matched(report: BarrierReport) -> str:
-    """By what layers were matched where A and B hear the same: the choice has most effect there."""
-    if not report.shared:
-        return ""
-    if report.using == "activations":
+def matched(report: BarrierReport) -> str:
+    """By what coordinates were matched, where that is not the usual or another choice tells."""
+    if report.sensed:
         return (
-            " Layers were matched by what they do on the text: heads by what they look at and say, "
+            "Layers were matched by what they do on the text: heads by what they look at and say, "
             "matrices by what they make of a layer's inputs."
         )
-    return " Layers were matched by their weights; from activations, what they do counts as well."
+    if report.using == "activations":
+        return "Residual coordinates were matched by activations, what is inside layers by weights."
+    if report.shared and report.scope != "whole":
+        return (
+            "Layers were matched by their weights; from activations, what they do counts as well."
+        )
+    return ""
 
 
 def _ends(report: BarrierReport) -> str:
@@ -256,6 +260,8 @@ def ablation(report: BarrierReport) -> str:
     told_of = {stage: percent(report, stage, "loss") for stage in ("heads", "orthogonal", "all")}
     parts = [f"{NAMES[one].removeprefix('+ ')} {part}" for one, part in told_of.items() if part]
     if not parts:
+        if not report.complete:
+            return "The other stages are still to come."
         return "The raw line has no barrier that another could be a part of."
     return f"Against the raw line's barrier: {'; '.join(parts)}. {_order(report)}".strip()
 

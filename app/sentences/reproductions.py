@@ -77,9 +77,9 @@ def ways(measured: Connectivity) -> str:
     less = sum(activations[place] < weights[place] for place in both)
     means = [float(np.mean([way[place] for place in both])) for way in (weights, activations)]
     return (
-        f"With layers matched by activations rather than by weights it leaves less on the mean in "
-        f"{less} of {count(len(both), 'setting')} measured with both: {means[1]:.0%} in place of "
-        f"{means[0]:.0%} over all of them."
+        "With layers matched by activations rather than by weights the full Stage 2 leaves less on "
+        f"the mean in {less} of {count(len(both), 'setting')} measured with both: {means[1]:.0%} "
+        f"in place of {means[0]:.0%} over all of them."
     )
 
 
@@ -124,6 +124,11 @@ def unsure(measured: Connectivity) -> str:
 
 def without(measured: Connectivity, scope: str) -> str:
     """Why an architecture has no dot in the picture of a scope, or not all of its pairs."""
+    if measured.scopes and not of_scope(measured, scope):
+        return (
+            f"No dots: with {SCOPES[scope]} interpolated nothing is shared that both models hear, "
+            "and pairs are matched by weights alone."
+        )
     found = [
         f"{title(one.architecture)} ({len(one.pairs) - len(one.of('full'))} of "
         f"{count(len(one.pairs), 'pair')})"
@@ -165,10 +170,7 @@ def ablation(measured: Connectivity, theirs: PublishedConnectivity, scope: str) 
         f"{NAMES[v]} {low:.0%} to {high:.0%}" for v, (low, high) in theirs.relative.items()
     )
     own = of_scope(measured, scope)
-    lines = [
-        f"{title(one.architecture)}: " + ", ".join(_percent(one.mean(v)) for v in VARIANTS)
-        for one in own
-    ]
+    lines = [f"{title(one.architecture)}: {_percents(one)}" for one in own]
     data = f"{', '.join(theirs.data)}, {SCOPES[theirs.scope]}"
     differs = [
         f"Theirs: {theirs.models} on {data}, ranges over data sets.",
@@ -188,8 +190,10 @@ def ablation(measured: Connectivity, theirs: PublishedConnectivity, scope: str) 
     )
 
 
-def _percent(value: float) -> str:
-    return "no ratio" if np.isnan(value) else f"{value:.0%}"
+def _percents(one: ScopeRatios) -> str:
+    if not len(one.of("full")):
+        return "no ratio"
+    return ", ".join(f"{one.mean(variant):.0%}" for variant in VARIANTS)
 
 
 def connected(measured: Connectivity, theirs: PublishedConnectivity, scope: str) -> Card:

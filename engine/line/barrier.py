@@ -150,7 +150,7 @@ class Filling:
             moved=(moved, a.parameters),
             shared=both.shared,
             scrambled=asked.scrambled,
-            using=self.here.both.using,
+            using=asked.using,
             grid=self.grid,
             curves=tuple(one.curve(positions) for one in self.curves),
             target=self.here.exam.target,

@@ -75,12 +75,6 @@ class Work:
         """Whether some tensors stay A's."""
         return len(self.ends.inside) < len(self.ends.a.headers)
 
-    @property
-    def using(self) -> Using:
-        """What is matched by: sweeps inside layers go by weights, whatever is asked for."""
-        inside = self.shared and self.partly
-        return "weights" if inside and self.asked.sweeps else self.asked.using
-
 
 def gauges(work: Work, asked: Sequence[str], progress: Progress) -> dict[str, Symmetry]:
     """The gauge of each stage, in the order of the work; Refused as for `known`."""
@@ -112,7 +106,7 @@ def solution(work: Work, progress: Progress) -> Solution:
     how = Align(
         asked.a,
         asked.b,
-        using=work.using,
+        using=asked.using,
         only=tuple(sorted(work.chosen)) if work.partly and work.shared else (),
         tokens=heard_tokens(asked.text, work.measured),
         text=asked.text,
@@ -123,8 +117,8 @@ def solution(work: Work, progress: Progress) -> Solution:
 
 
 def heard_tokens(text: str, measured: int) -> int:
-    """How much of a text activations are taken from."""
-    return HEARD if text == texts.DEFAULT else max(measured, 256)
+    """How much of a text activations are taken from: of one that was named, what is measured."""
+    return HEARD if text == texts.DEFAULT else measured or 256
 
 
 def bare(progress: Progress) -> Progress:

@@ -30,7 +30,8 @@ def work(a: Checkpoint, b: Checkpoint, asked: Asked, measured: int = 0) -> Itera
     """Both ends of the line that a question asks for; a scrambled B is on disk meanwhile.
 
     `measured`: tokens that no refinement may read. Errors: Refused for a scrambled B of
-    which only a part moves, and as for `engine.line.ends.ends` and `scope`.
+    which only a part moves, for sweeps over layers that are matched by what they do, and as for
+    `engine.line.ends.ends` and `scope`.
     """
     if asked.scrambled and asked.scope != "whole":
         raise Refused(
@@ -40,7 +41,13 @@ def work(a: Checkpoint, b: Checkpoint, asked: Asked, measured: int = 0) -> Itera
     inside = scope(a, asked.scope)
     with hidden(b, asked.seed, scrambled=asked.scrambled) as other:
         both = ends(a, other, inside, device=asked.device, dtype=asked.dtype)
-        yield Work(both, asked, shared=shared(both), measured=measured)
+        found = Work(both, asked, shared=shared(both), measured=measured)
+        if found.shared and found.partly and asked.sweeps and asked.using == "activations":
+            raise Refused(
+                f"--sweeps {asked.sweeps} would match layers by their weights, and --using "
+                "activations asks for what they do: leave one of them out."
+            )
+        yield found
 
 
 def shared(both: Ends) -> bool:

@@ -50,7 +50,10 @@ def layers_of(scope: str) -> tuple[int, ...]:
 def require(asked: Scoped, stages: Sequence[str]) -> None:
     """Refused for words that there are not, and as for `known`."""
     layers_of(asked.scope)
-    known(stages, asked.refine, whole=asked.scope == "whole")
+    whole = asked.scope == "whole"
+    if not whole and (asked.refine or "refined" in stages):
+        raise Refused("--refine moves all tensors: it goes with --scope whole.")
+    known(stages, asked.refine)
     if asked.refine and "refined" not in stages:
         raise Refused(
             f"--refine {asked.refine} makes the stage refined, and {', '.join(stages)} was asked "

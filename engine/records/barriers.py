@@ -131,6 +131,11 @@ class BarrierReport:
     classes: int = 0  # tokens or classes that a model chooses among; 0 in older records
 
     @property
+    def sensed(self) -> bool:
+        """Whether layers were matched by what they do: both models hear the same up to them."""
+        return self.using == "activations" and self.shared and self.moved[0] < self.moved[1]
+
+    @property
     def blind(self) -> float:
         """The loss of a guess that takes all of them for equally likely, nats; inf if unknown."""
         return float(np.log(self.classes)) if self.classes else np.inf

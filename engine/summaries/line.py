@@ -26,10 +26,22 @@ def of_barrier(record: BarrierReport) -> Iterator[str]:
         yield from ends(record, record.curves[0])
     for one in record.curves:
         yield f"{one.stage:13} {hill(one)}{against(record, one)}; {lost(one)}"
+    yield matched(record)
     yield (
         f"{record.models} models, each asked for the {record.target}, {where(record.run)}, of "
         f"which {record.aligning:.1f} s for the alignment"
     )
+
+
+def matched(record: BarrierReport) -> str:
+    """By what coordinates were matched."""
+    if record.sensed:
+        return (
+            "layers matched by what they do: attention patterns, outputs, weights on their inputs"
+        )
+    if record.using == "activations":
+        return "residual coordinates matched by activations, what is inside layers by weights"
+    return "matched by weights"
 
 
 def ends(record: BarrierReport, curve: Curve) -> Iterator[str]:
@@ -140,9 +152,9 @@ def of_orders(record: HeadOrders) -> Iterator[str]:
     )
     if first > 1:
         yield (
-            "the alignment compares heads two by two, by what no matrix inside them changes, and "
-            "fits the matrices then; the objective is what that fit leaves, so that another order "
-            "can have a lower one"
+            "the alignment compares heads two by two, by what no matrix inside them changes (or by "
+            "what they do), and fits the matrices then; the objective is what that fit leaves, so "
+            "that another order can have a lower one"
         )
     naive = float(record.naive.barrier().value)
     every = (min(barriers), max(barriers), barriers[record.chosen], naive)
