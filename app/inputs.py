@@ -23,6 +23,8 @@ DEMO_PAIRS = {
     "first attention retrained": ("demo:base", "demo:scope-first-attention-1"),
 }
 """Demo models that are offered as pairs: no earlier steps, of numbered ones the first."""
+SHOWN = 24
+"""Characters of a name that its box in the sidebar has room for."""
 
 
 def roots() -> Roots:
@@ -94,6 +96,8 @@ def choose_pair() -> None:
                 name.upper(), offered, index=None, required=True, label_visibility="collapsed",
                 **session.linked(name),
             )  # fmt: skip
+        if len(spec := session.value(name) or "") > SHOWN:
+            st.caption(f"`{spec}`")
 
 
 def pair() -> tuple[str, str]:

@@ -160,6 +160,12 @@ def test_the_pair_is_changed_in_the_sidebar_and_in_a_card(measured):
     assert "Same function in other coordinates." in text(at)
 
 
+def test_a_long_name_is_shown_whole_in_the_sidebar(measured):
+    long = "demo:scope-first-attention-2"
+    shown = [item.value for item in opened(b=long).sidebar.caption]
+    assert f"`{long}`" in shown and len([one for one in shown if "`" in one]) == 1
+
+
 def test_a_hub_id_is_an_explicit_choice_that_is_opened_by_a_button(measured):
     at = opened()
     at.radio(key="kind:B").set_value("Hub").run()
