@@ -372,26 +372,26 @@ def test_the_plane_takes_scope_and_tokens_from_the_page(asked, pair):
     assert "--scope first-attention --count 256 --out slice.json" in at.code[-1].value
 
 
-def test_too_many_orders_are_not_tried(asked, pair):
+def opened_with(pair, heads, kv_heads):
+    """The page on two models with so many heads."""
     measured(pair)
-    card = replace(fakes.model_card("base", "a" * 16), heads=32, kv_heads=8)
+    card = replace(fakes.model_card("base", "a" * 16), heads=heads, kv_heads=kv_heads)
     put(Inspect(pair[0]), card)
     put(Inspect(pair[1]), replace(card, fingerprint="b" * 16))
-    at = opened()
+    return opened()
+
+
+def test_too_many_orders_are_not_tried(asked, pair):
+    at = opened_with(pair, 32, 8)
     assert "orders are tried up to 9 heads" in text(at)
     assert not [label for label in labels(at) if label.startswith("Try ")]
 
 
 def test_of_very_many_orders_some_are_tried(asked, pair):
-    measured(pair)
-    card = replace(fakes.model_card("base", "a" * 16), heads=9, kv_heads=9)
-    put(Inspect(pair[0]), card)
-    put(Inspect(pair[1]), replace(card, fingerprint="b" * 16))
-    at = opened()
+    at = opened_with(pair, 9, 9)
     assert "Try 72 orders" in labels(at)
-    assert "72 of the 362,880 orders of layer 0: the alignment's, others at random." in text(
-        at
-    ) + captions(at)
+    said = text(at) + captions(at)
+    assert "72 of the 362,880 orders of layer 0: the alignment's, others at random." in said
 
 
 def test_a_merge_is_written_below_the_store_and_called_a_new_function(pair, monkeypatch):
