@@ -2,13 +2,15 @@
 # make test    all checks and tests; installs what they need, Chromium included
 # make check   the checks alone
 # make bench   how fast the engine is on this machine
+# make mutants plant faults one at a time: which tests see them (half an hour)
+# make recording compare what every command answers with what it answered before
 # make demo    train the demo checkpoints; those that are there are replaced with FORCE=1 only
 # ARGS="..."   passes options on, for instance: make run ARGS=--help
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := run
 .NOTPARALLEL:
-.PHONY: run test check chromium bench demo
+.PHONY: run test check chromium bench mutants recording demo
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -40,6 +42,12 @@ check: $(INSTALLED_DEV)
 
 bench: $(INSTALLED)
 	$(PYTHON) tests/bench/bench_engine.py $(ARGS)
+
+mutants: $(INSTALLED_DEV)
+	$(PYTHON) tests/mutants/run.py $(ARGS)
+
+recording: $(INSTALLED_DEV)
+	$(PYTHON) tests/recording/record.py $(ARGS)
 
 demo: $(INSTALLED)
 	@if [ -e assets/demo/record.json ] && [ "$(FORCE)" != 1 ]; then \

@@ -161,9 +161,11 @@ class Linear:
     def sample(self, size: int, batch: Shape, generator: Generator) -> Mixed:
         """U diag(s) V with random orthogonal U, V and s log-uniform in [1/2, 2]: condition ≤ 4."""
         draw = torch.randn(2, *batch, size, size, generator=generator, dtype=torch.float64)
-        left, right = torch.linalg.qr(draw)[0]
+        (left, right), upper = torch.linalg.qr(draw)
         middle = _uniform((*batch, size), -math.log(2), math.log(2), generator).exp()
-        return Mixed(left if self.orthogonal else left * middle.unsqueeze(-2) @ right)
+        if self.orthogonal:  # uniform by the signs of R: without them one determinant never comes
+            return Mixed(left * upper[0].diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2))
+        return Mixed(left * middle.unsqueeze(-2) @ right)
 
     def project(self, correlation: Tensor) -> Mixed:
         """The orthogonal polar factor of C (orthogonal Procrustes)."""

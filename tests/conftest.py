@@ -13,6 +13,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.offline import OFFLINE
+
 CHECKED = (
     "action", "alignment.candidates", "alignment.descent", "alignment.gauges", "alignment.heads",
     "alignment.listening", "alignment.neuron_scores", "alignment.neurons", "alignment.one_pass",
@@ -21,13 +23,7 @@ CHECKED = (
 )  # fmt: skip
 """Modules of the engine whose annotations, shapes included, are checked at every call."""
 
-os.environ |= {
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "TRANSFORMERS_OFFLINE": "1",
-}
+os.environ |= OFFLINE
 jaxtyping.install_import_hook([f"engine.{name}" for name in CHECKED], "beartype.beartype")
 
 from engine.elements import Element

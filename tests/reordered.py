@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -113,6 +114,58 @@ def whole(
         places = [b.first if isinstance(b, Averaged) else b for b in stack]
         made.config.layer_types = [types[place] for place in places]
     return made
+
+
+def with_weights(model: PreTrainedModel, path: str, layers: Mapping[int, int]) -> PreTrainedModel:
+    """A deep copy whose depths hold the weights of other layers; all else of each depth stays."""
+    made = deepcopy(model)
+    ours, theirs = made.get_submodule(path), model.get_submodule(path)
+    for depth, layer in layers.items():
+        ours[depth].load_state_dict(theirs[layer].state_dict())
+    return made
+
+
+def with_mean(model: PreTrainedModel, path: str, i: int, j: int) -> PreTrainedModel:
+    """A deep copy whose depths i and j both hold the mean of their weights."""
+    made = deepcopy(model)
+    ours, theirs = made.get_submodule(path), model.get_submodule(path)
+    first, second = (theirs[n].state_dict() for n in (i, j))
+    mean = {name: (x + second[name]) / 2 for name, x in first.items()}
+    for depth in (i, j):
+        ours[depth].load_state_dict(mean)
+    return made
+
+
+def without_layers(model: PreTrainedModel, path: str, gone: Sequence[int]) -> PreTrainedModel:
+    """A deep copy that lacks some of its blocks."""
+    made = deepcopy(model)
+    blocks = made.get_submodule(path)
+    made.set_submodule(path, nn.ModuleList([b for n, b in enumerate(blocks) if n not in gone]))
+    made.config.num_hidden_layers = len(blocks) - len(gone)
+    return made
+
+
+@torch.no_grad()
+def alone(model: PreTrainedModel, windows: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    """log p of every token at every position; each window is run by itself, without a mask."""
+    found = []
+    for ids in windows:
+        logits = model(torch.tensor([ids]), use_cache=False).logits[0].double().numpy()
+        found.append(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
+    return found
+
+
+def costs(
+    windows: Sequence[Sequence[int]], before: Sequence[np.ndarray], after: Sequence[np.ndarray]
+) -> np.ndarray:
+    """KL(before ‖ after) and share of equal likeliest tokens over all positions, loss by window."""
+    kl, same, loss = [], [], []
+    for ids, p, q in zip(windows, before, after, strict=True):
+        kl += (np.exp(p) * (p - q)).sum(-1).tolist()
+        same += (p.argmax(-1) == q.argmax(-1)).tolist()
+        loss.append(-q[np.arange(len(ids) - 1), ids[1:]].mean())
+    assert len(kl) == len(same) == sum(map(len, windows))
+    return np.array([np.mean(kl), np.mean(same), *loss])
 
 
 class Said(NamedTuple):

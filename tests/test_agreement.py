@@ -102,3 +102,31 @@ def test_a_bare_model_leaves_its_prefix_out(
     bare = Checkpoint("bare", tmp_path, whole.config, read_headers(tmp_path), "bare")
     for name in bare.headers:
         assert whole.family.row(name) == whole.family.row(prefix + name)
+
+
+KINDS = {
+    "default": {}, "linear": {"factor": 2.0}, "dynamic": {"factor": 2.0}, "yarn": {"factor": 2.0},
+    "llama3": {
+        "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8,
+    },
+    "longrope": {
+        "factor": 2.0, "short_factor": [1.0, 1.0], "long_factor": [2.0, 2.0],
+        "original_max_position_embeddings": 8,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_length_counts_where_the_rotation_depends_on_it(
+    kind: str, built: Built, tmp_path: Path
+) -> None:
+    a = open_checkpoint(built("llama_gqa"))
+    rotary = {"rope_theta": 10000.0, "rope_type": kind, **KINDS[kind]}
+    short, long = (
+        {**a.config, "rope_parameters": rotary, "max_position_embeddings": length}
+        for length in (16, 32)
+    )
+    found = list(differences(a.family, short, a.family, long))
+    told = [("max_position_embeddings", 16, 32)] * (kind in {"dynamic", "yarn", "longrope"})
+    assert found == told

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -10,16 +10,26 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaForCausalLM
 
 from engine.action import act
 from engine.alignment.comparison import compare, relative
-from engine.alignment.one_pass import STAGES, align, aligned, layer_tensors, start_from_embedding
+from engine.alignment.one_pass import (
+    STAGES,
+    align,
+    aligned,
+    cosines,
+    layer_tensors,
+    start_from_embedding,
+)
+from engine.alignment.truth import share_right, unreachable
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.elements import Ordered
 from engine.errors import Cancelled, Refused
 from engine.families import FAMILIES
 from engine.families.llama import FAMILY
 from engine.questions import Align
+from engine.records import LayerStage
 from engine.symmetry import Symmetry, sample
 from tests import tiny
 
@@ -115,6 +125,68 @@ def test_the_gauge_found_is_the_inverse_of_the_planted_one(architecture: str, tw
             assert torch.allclose(element.scale, torch.ones_like(element.scale), atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("name", "numbers", "place"),
+    [("ffn", "scale", 0), ("rot", "z", (1, 1)), ("val", "matrix", (2, 3, 1))],
+)
+def test_a_number_is_right_within_a_thousandth(
+    name: str, numbers: str, place: int | tuple[int, ...], built: Callable[[str], Path]
+) -> None:
+    """Of itself; of a matrix, of the largest number of that matrix."""
+    a = open_checkpoint(built("llama_gqa"))
+    truth = sample(a.family, a.config, torch.Generator().manual_seed(4), (name,))
+    key = f"layers.1.{name}"
+    element = truth.elements[key]
+    exact: Tensor = getattr(element, numbers)
+    size = exact.abs().amax((-2, -1), keepdim=True) if name == "val" else exact
+
+    def right(error: complex) -> float | None:
+        relative = torch.zeros_like(exact)
+        relative[place] = error
+        moved = replace(element, **{numbers: exact + relative * size})  # type: ignore[type-var]
+        return share_right(truth, truth, name, {key: moved})
+
+    turn = 1j if name == "rot" else 1
+    for error in (5e-4, -5e-4, 9.9e-4, -9.9e-4, 5e-4 * turn):
+        assert right(error) == 1
+    for error in (5e-3, -5e-3, 1.1e-3, -1.1e-3, 5e-3 * turn):
+        assert right(error) == pytest.approx(1 - 1 / exact.numel())
+    still = a.family.coordinates[name].group.identity(a.family.sizes(a.config)[name], element.batch)
+    bare = replace(truth, elements={})
+    assert share_right(truth, bare, name, {key: still}) == 1  # where nothing was planted
+    assert share_right(truth, truth, name, {key: still}) < 0.5
+    assert share_right(truth, None, name, {key: still}) is None
+
+
+def test_a_place_is_right_or_not_and_shares_are_of_all_elements_together(
+    built: Callable[[str], Path],
+) -> None:
+    a = open_checkpoint(built("llama_gqa"))
+    truth = sample(a.family, a.config, torch.Generator().manual_seed(4), ("ffn",))
+    first, second = (truth.elements[f"layers.{layer}.ffn"] for layer in (0, 1))
+    assert isinstance(first, Ordered)
+    order = first.permutation.clone()
+    order[[3, 8]] = order[[8, 3]]
+    found = {"layers.0.ffn": replace(first, permutation=order), "layers.1.ffn": second}
+    assert share_right(truth, truth, "ffn", found) == pytest.approx(38 / 40)
+    sign = torch.where(torch.arange(20) < 5, -1.0, 1.0).double()
+    found["layers.1.ffn"] = replace(second, scale=second.scale * sign)  # type: ignore[type-var]
+    assert share_right(truth, truth, "ffn", found) == pytest.approx(33 / 40)
+
+
+def test_what_a_matching_without_signs_cannot_reach_are_the_coordinates_with_a_minus(
+    built: Callable[[str], Path],
+) -> None:
+    """By the truth where it is known, else by the matching of |C|."""
+    a = open_checkpoint(built("llama_gqa"))
+    sign = torch.where(torch.arange(24) < 6, -1.0, 1.0).double()
+    truth = Symmetry(a.family, a.config, {"res": Ordered(torch.arange(24).roll(1), sign)})
+    c = np.diag(np.where(np.arange(24) < 3, -0.9, 0.8))
+    assert unreachable(c, truth) == pytest.approx(6 / 24)
+    assert unreachable(c, None) == pytest.approx(3 / 24)
+    assert unreachable(c, replace(truth, elements={})) == pytest.approx(3 / 24)
+
+
 def test_the_logits_come_back(twins: Make) -> None:
     """The same function: it only has to be computed in other coordinates."""
     pair = twins("llama_gqa")
@@ -192,15 +264,38 @@ def test_noise_of_one_percent_leaves_the_discrete_part(twins: Make) -> None:
     assert max(errors(pair, g).values()) < 0.1
 
 
+@pytest.mark.parametrize("architecture", ["gpt2", "mixtral", "qwen3"])
 def test_independent_models_are_brought_no_further_apart(
-    built: Callable[[str], Path], tmp_path: Path
+    architecture: str, built: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """No twin: no stage may make the tensors that it moves larger than they were."""
-    a = open_checkpoint(built("llama_gqa"))
-    b = open_checkpoint(tiny.build("llama_gqa", tmp_path / "llama_gqa", seed=9))
-    g = align(a, b, start_from_embedding(a, b))[0]
-    for name, x in aligned(g, b):
-        assert x.norm() < 3 * max(a.read(name).norm(), b.read(name).norm()), name
+    """No twin: all tensors together come nearer, and what has no order never leaves more.
+
+    An order is the best of its own score, so that a single layer may be farther after it; what all
+    steps take off is all that is taken off. Nothing is blown up on the way.
+    """
+    a = open_checkpoint(built(architecture))
+    b = open_checkpoint(tiny.build(architecture, tmp_path / "b", seed=9))
+    steps: list[LayerStage] = []
+    g = align(a, b, start_from_embedding(a, b), told=steps.append)[0]
+    moved = dict(aligned(g, b))
+    before, after = (
+        sum(float((a.read(n) - y[n]).double().square().sum()) for n in a.headers)
+        for y in ({n: b.read(n) for n in b.headers}, moved)
+    )
+    assert after < 0.9 * before
+    outside = [n for n in a.headers if a.family.row(n).layer is None]
+    (last,) = (step for step in steps if step.layer is None)
+    for found, y in ((last.before, b.read), (last.after, moved.__getitem__)):
+        gap = torch.cat([(a.read(n) - y(n)).flatten() for n in outside]).norm()
+        own = torch.cat([a.read(n).flatten() for n in outside]).norm()
+        assert found == pytest.approx(float(gap / own), rel=1e-5)
+    assert sum(step.taken or 0 for step in steps) == pytest.approx(before - after, rel=1e-4)
+    smooth = [
+        step for step in steps if not {"res", "ffn", "exp", "grp"} & {*step.coordinates.split()}
+    ]
+    assert smooth and all(step.after <= step.before * (1 + 1e-6) for step in smooth)
+    for name, x in moved.items():
+        assert x.norm() < 1.25 * max(a.read(name).norm(), b.read(name).norm()), name
 
 
 @pytest.mark.parametrize(
@@ -246,6 +341,23 @@ def test_the_start_is_a_cosine_and_needs_only_common_tokens(twins: Make) -> None
     assert c == pytest.approx(((x / x.norm(dim=0)).T @ (y / y.norm(dim=0))).numpy())
 
 
+def test_the_start_under_layer_norm_leaves_the_mean_over_the_coordinates_out(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Cosines of the columns of tokens and positions, every row centred first: rows A."""
+    a = open_checkpoint(built("gpt2"))
+    b = open_checkpoint(tiny.build("gpt2", tmp_path / "b", seed=9))
+    names = ("transformer.wte.weight", "transformer.wpe.weight")
+    x, y = (torch.cat([c.read(n).double() + 1 for n in names]) for c in (a, b))
+    x, y = (z - z.mean(1, keepdim=True) for z in (x, y))
+    expected = ((x / x.norm(dim=0)).T @ (y / y.norm(dim=0))).numpy()
+    assert start_from_embedding(a, b) == pytest.approx(expected, abs=1e-12)
+    shifted = {n: b.read(n).double() + 5 for n in names}
+    sizes = a.family.sizes(a.config)
+    found = cosines(a.family, sizes, {n: a.read(n) for n in names}, shifted, "res")
+    assert found.numpy() == pytest.approx(expected, abs=1e-12)
+
+
 def test_a_longer_vocabulary_is_no_hindrance(
     built: Callable[[str], Path], twins: Make, tmp_path: Path
 ) -> None:
@@ -288,6 +400,38 @@ def test_stages_cover_the_coordinates_of_a_layer_once() -> None:
     assert len(set(names)) == len(names)
     for family in FAMILIES:
         assert set(family.free) - {"res"} <= set(names)
+
+
+def test_a_report_holds_distances_over_a_and_what_transformers_says_of_both_and_their_means(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    a = open_checkpoint(built("llama_gqa"))
+    b = open_checkpoint(tiny.build("llama_gqa", tmp_path / "b", seed=9))
+    report, g = compare(a, b, Align(a.name, b.name, device="cpu"))
+    held = [{n: c.read(n) for n in report.tensors} for c in (a, b)]
+    held.append({n: act(g, n, b.read) for n in report.tensors})
+    for found, y in ((report.before, held[1]), (report.after, held[2])):
+        expected = [float((held[0][n] - y[n]).norm() / held[0][n].norm()) for n in report.tensors]
+        assert found == pytest.approx(expected, rel=1e-5)
+    assert report.norms == pytest.approx([float(x.norm()) for x in held[0].values()], rel=1e-5)
+    held += [{n: (x + y[n]) / 2 for n, x in held[0].items()} for y in held[1:3]]
+    ids = torch.randint(96, (2, 128), generator=torch.Generator().manual_seed(0))
+    said = []
+    for state in held:
+        model = LlamaForCausalLM.from_pretrained(a.folder)
+        model.load_state_dict(dict(state))
+        with torch.no_grad():
+            said.append(model(ids).logits)
+    first, second, third, mean, aligned_mean = said
+    for found, gap in (
+        (report.logits_between, first - second),
+        (report.midpoint_before, first - mean),
+        (report.midpoint_after, first - aligned_mean),
+        (report.logits_scale, first),
+    ):
+        assert found == pytest.approx(float(gap.abs().max()), rel=1e-4)
+    assert report.logits_kept == pytest.approx(float((second - third).abs().max()), abs=1e-4)
+    assert report.midpoint_before != pytest.approx(report.midpoint_after, rel=0.01)
 
 
 def test_a_tensor_of_zeros_has_a_distance(built: Callable[[str], Path], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.assignment import margins, match, mutual, solve
+from engine.assignment import margins, match, matching, mutual, solve
 
 SEEDS = st.integers(0, 2**31)
 SIZES = st.integers(1, 6)
@@ -99,3 +99,42 @@ def test_signed_values_find_at_most_the_positive_half() -> None:
 def test_a_score_that_is_no_number_is_refused_by_the_solver() -> None:
     with pytest.raises(ValueError, match="invalid numeric entries"):
         solve(np.full((3, 3), np.nan))
+
+
+@given(st.integers(2, 4), SEEDS, st.sampled_from([-0.7, 0.0, 0.7]))
+def test_a_common_sign_is_that_of_the_better_of_both_tables(
+    size: int, seed: int, shift: float
+) -> None:
+    """The best of all orders of C and of −C, one sign everywhere; margins are of that table."""
+    c, rows = scores(size, seed) + shift, np.arange(size)
+    worth = {
+        (order, sign): sign * c[rows, list(order)].sum()
+        for order in itertools.permutations(range(size))
+        for sign in (1, -1)
+    }
+    order, sign = max(worth, key=worth.__getitem__)
+    found = match(c, absolute=True, common=True)
+    assert found.permutation.tolist() == list(order)
+    assert found.sign.tolist() == [sign] * size
+    assert found.score == pytest.approx(sign * c[rows, order], rel=1e-6)
+    others = np.where(np.eye(size)[list(order)] > 0, -np.inf, sign * c)
+    assert found.margin == pytest.approx(sign * c[rows, order] - others.max(1), rel=1e-5, abs=1e-6)
+    free = match(c, absolute=True)
+    assert free.score.sum() >= found.score.sum() - 1e-5
+    assert match(c, absolute=False, common=True, signs=False).sign.tolist() == [1] * size
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (1, 4)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_fewer_are_matched_to_the_best_of_the_more(shape: tuple[int, int], seed: int) -> None:
+    """All rows, or all columns if those are fewer, rows ascending."""
+    score = np.random.default_rng(seed).normal(size=shape)
+    few, many = min(shape), max(shape)
+    tall = score if shape[0] <= shape[1] else score.T
+    best = max(
+        itertools.permutations(range(many), few), key=lambda p: tall[range(few), list(p)].sum()
+    )
+    pairs = {(i, j) if shape[0] <= shape[1] else (j, i) for i, j in enumerate(best)}
+    rows, columns = matching(score)
+    assert set(zip(rows.tolist(), columns.tolist(), strict=True)) == pairs
+    assert rows.tolist() == sorted(rows.tolist())

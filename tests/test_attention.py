@@ -1,10 +1,12 @@
 """Attention of two models: planted orders, angles and moduli come back, and what must not."""
 
+import cmath
 import itertools
 import json
 import math
 import re
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
+from torch.func import functional_call
+from torch.nn.functional import nll_loss
 
 from engine.action import act
 from engine.alignment.gauges import (
@@ -31,17 +35,18 @@ from engine.alignment.stages import UNIT, head_terms, solve_heads
 from engine.attention import orders
 from engine.attention.counting import count
 from engine.attention.pairs import Pair, inner, pair
-from engine.attention.report import Steps
+from engine.attention.report import Steps, runners_up
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.cli import main
 from engine.elements import Mixed, Ordered, Turned
 from engine.errors import Refused, silent
 from engine.groups import LINEAR
 from engine.questions import Align, Heads, Turn
-from engine.records import HeadsReport, LayerStage, Turns
+from engine.records import HeadCost, HeadsReport, LayerStage, Turns
 from engine.scramble import scramble
 from engine.slide import possible, slide
 from engine.symmetry import Symmetry
+from tests import tiny
 
 Built = Callable[[str], Path]
 SHAPES = (
@@ -342,8 +347,6 @@ def test_exchanged_groups_keep_their_keys(tmp_path: Path) -> None:
 
     Moving query heads without their keys, or taking the order for the identity, does not give it.
     """
-    from tests import tiny
-
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
     a = open_checkpoint(tiny.build("llama_gqa", tmp_path / "a", **heads))
     swap = Ordered(torch.tensor([1, 0]), torch.ones(2, dtype=torch.float64))
@@ -442,14 +445,274 @@ def test_the_objective_is_a_function_of_what_the_record_holds() -> None:
     assert turns.objective(0, 0, np.linspace(-3, 3, 7), 0.1).shape == (7,)
 
 
-def test_a_turn_by_hand_keeps_b_and_moves_the_middle() -> None:
-    found = Heads("demo:base", "demo:twin", layer=2, tokens=256)
-    base = Turn("demo:base", "demo:twin", 2, 1, 0, tokens=256)
-    record = replace(base, angle=70.0, modulus=1.4).answer()
-    assert record.verdict == "exact"
-    assert record.objective > record.best + 1
-    assert record.midpoint > 10 * record.midpoint_best
-    assert found.command.startswith("python -m engine heads demo:base demo:twin --layer 2")
+Change = Callable[[dict[str, Tensor]], None]
+LAYER = "model.layers.1.self_attn.{}.weight"
+
+
+def rewritten(folder: Path, target: Path, change: Change) -> Path:
+    """A copy of a checkpoint with some tensors changed."""
+    shutil.copytree(folder, target)
+    held = {name: x.clone() for name, x in tiny.tensors(folder).items()}
+    change(held)
+    tiny.save_file(held, target / "model.safetensors", {"format": "pt"})
+    return target
+
+
+@pytest.fixture(scope="module")
+def ids(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file of the ids that `said` runs on."""
+    path = tmp_path_factory.mktemp("ids") / "ids.json"
+    path.write_text(json.dumps(tiny.tokens().tolist()))
+    return str(path)
+
+
+def said(folder: Path, changed: Mapping[str, Tensor]) -> tuple[Tensor, float]:
+    """log p of transformers' own model with some tensors changed, and its next-token loss."""
+    here = tiny.network(folder)
+    parameters = here.parameters({**tiny.tensors(folder), **changed})
+    with torch.no_grad():
+        found = functional_call(here.model, parameters, (), {"input_ids": tiny.tokens()})
+    log_p = found.logits.log_softmax(-1)
+    return log_p, float(nll_loss(log_p[:, :-1].flatten(0, 1), tiny.tokens()[:, 1:].flatten()))
+
+
+def mean_kl(p: Tensor, q: Tensor) -> float:
+    """KL(p ‖ q) over positions, by the formula."""
+    return float((p.exp() * (p - q)).sum(-1).mean())
+
+
+def spun(held: dict[str, Tensor], z: complex, group: int, frequency: int) -> dict[str, Tensor]:
+    """q → z q and k → k / z̄ on one frequency of one key/value head (halves: f and f + 2)."""
+    found = {}
+    for word, factor, heads in (
+        ("q", z, (2 * group, 2 * group + 1)),
+        ("k", 1 / z.conjugate(), (group,)),
+    ):
+        x = held[LAYER.format(f"{word}_proj")].double()
+        for head in heads:
+            first, second = 4 * head + frequency, 4 * head + frequency + 2
+            turned = factor * (x[first].numpy() + 1j * x[second].numpy())
+            x[first], x[second] = torch.from_numpy(turned.real), torch.from_numpy(turned.imag)
+        found[LAYER.format(f"{word}_proj")] = x
+    return found
+
+
+@pytest.mark.parametrize("angle", [70.0, -70.0])
+def test_an_angle_set_by_hand_turns_b_to_its_side(
+    angle: float, built: Built, tmp_path: Path, ids: str
+) -> None:
+    """B is A with one frequency at 1 / z, z = 1.4 e^{+70° i}: z brings it back, and z̄ does not."""
+    folder = built("llama_gqa")
+    z, by_hand = (cmath.rect(1.4, math.radians(x)) for x in (70.0, angle))
+    b = rewritten(folder, tmp_path / "b", lambda held: held.update(
+        {n: x.float() for n, x in spun(held, 1 / z, 1, 1).items()}
+    ))  # fmt: skip
+    how = {"text": ids, "dtype": "float64"}
+    found = Turn(str(folder), str(b), 1, 1, 1, angle=angle, modulus=1.4, **how).answer()
+    own, held = tiny.tensors(folder), tiny.tensors(b)
+    turned = spun(held, by_hand, 1, 1)
+    gap = {n: (own[n].double() - x).square().sum() for n, x in turned.items()}
+    middle, loss = said(folder, {n: (own[n].double() + x) / 2 for n, x in turned.items()})
+    before, least = said(folder, {})
+    assert found.objective == pytest.approx(float(sum(gap.values())), rel=1e-5, abs=1e-6)
+    assert found.midpoint == pytest.approx(float((middle - before).abs().max()), rel=1e-4, abs=1e-5)
+    assert found.midpoint_loss == pytest.approx(loss, abs=1e-6)
+    assert found.midpoint_loss_best == pytest.approx(least, abs=1e-6)
+    assert (found.best, found.midpoint_best) == pytest.approx((0, 0), abs=1e-5)
+    turns = Heads(str(folder), str(b), 1).answer().turns
+    assert turns is not None
+    assert turns.angle[1, 1] == pytest.approx(math.radians(70), abs=1e-5)
+    assert turns.log_modulus[1, 1] == pytest.approx(math.log(1.4), abs=1e-5)
+    assert found.verdict == "exact"
+    assert (found.angle, found.log_modulus) == (math.radians(angle), math.log(1.4))
+    assert (found.objective < 1e-6) == (found.midpoint < 1e-5) == (angle > 0)
+    if angle < 0:
+        assert found.objective > 0.5
+        assert found.midpoint > 0.05
+        assert abs(loss - least) > 1e-3
+
+
+def test_the_angle_that_is_found_is_the_best_to_set_by_hand(
+    built: Built, tmp_path: Path, ids: str
+) -> None:
+    """In a twin whose residual coordinates moved too; B itself stays at any angle."""
+    a, b = str(built("llama_gqa")), tmp_path / "twin"
+    scramble(open_checkpoint(a), b, 1, (), silent)
+    turns = Heads(a, str(b), 1).answer().turns
+    assert turns is not None
+    group, frequency = divmod(int(abs(np.sin(turns.angle)).argmax()), 2)
+    angle, log = (x[group, frequency] for x in (turns.angle, turns.log_modulus))
+    assert abs(np.sin(angle)) > 0.5  # neither sign is the other
+    base = Turn(a, str(b), 1, group, frequency, modulus=math.exp(log), text=ids)
+    best, other = (replace(base, angle=sign * math.degrees(angle)).answer() for sign in (1, -1))
+    assert best.objective == pytest.approx(best.best, abs=1e-5)
+    assert (best.midpoint, best.midpoint_best) == pytest.approx((0, 0), abs=1e-4)
+    assert best.midpoint_loss == pytest.approx(best.midpoint_loss_best, abs=1e-6)
+    assert other.objective > best.best + 0.1
+    assert other.midpoint > 0.01
+    assert (best.verdict, other.verdict) == ("exact", "exact")
+
+
+def reordered(held: dict[str, Tensor]) -> None:
+    """B's key/value heads are A's 1, 2, 0, and in each the two query heads are exchanged."""
+    heads = torch.tensor([3, 2, 5, 4, 1, 0])
+    q, k, v, o = (LAYER.format(f"{word}_proj") for word in "qkvo")
+    held[q] = held[q].unflatten(0, (6, 4))[heads].flatten(0, 1)
+    held[o] = held[o].unflatten(1, (6, 4))[:, heads].flatten(1, 2)
+    for name in (k, v):
+        held[name] = held[name].unflatten(0, (3, 4))[[1, 2, 0]].flatten(0, 1)
+
+
+def test_order_and_distances_of_heads_moved_by_hand(built: Built, tmp_path: Path, ids: str) -> None:
+    """A cycle of three, so that an order and its inverse differ; every number by its formula."""
+    folder = built("llama_gqa")
+    b = rewritten(folder, tmp_path / "b", reordered)
+    found = Heads(str(folder), str(b), 1, text=ids, dtype="float64").answer()
+    assert found.order.tolist() == [5, 4, 1, 0, 3, 2]  # B's head at each of A's
+    assert found.group_order.tolist() == [2, 0, 1]
+    own, other = (
+        {word: x[LAYER.format(f"{word}_proj")].double() for word in "qkvo"}
+        for x in (tiny.tensors(folder), tiny.tensors(b))
+    )
+
+    def each(x: dict[str, Tensor], y: dict[str, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """‖·‖² of every query head, keys and values shared out between the two of a group."""
+        gap = {n: (x[n] - (0 if y is None else y[n])).square() for n in x}
+        q, k, v = (gap[n].unflatten(0, (-1, 4)).sum((1, 2)) for n in "qkv")
+        o = gap["o"].unflatten(1, (-1, 4)).sum((0, 2))
+        return q + k.repeat_interleave(2) / 2, o + v.repeat_interleave(2) / 2
+
+    for stored, norm, gap, size in zip(
+        (found.query_key, found.value_output), (found.query_key_norm, found.value_output_norm),
+        each(own, other), each(own), strict=True,
+    ):  # fmt: skip
+        assert stored[0] == pytest.approx(gap.numpy(), rel=1e-5)
+        assert norm == pytest.approx(size.numpy(), rel=1e-5)
+        assert np.abs(stored[1:]).max() < 1e-6 * stored[0].min()
+    halves = {LAYER.format(f"{n}_proj"): (own[n] + other[n]) / 2 for n in own}
+    assert found.rank is not None
+    assert (found.rank.orders, found.rank.rank) == (48, 1)
+    assert found.rank.midpoint_loss is not None
+    chosen, least, stored = found.rank.midpoint_loss
+    assert stored == pytest.approx(said(folder, halves)[1], abs=1e-6)
+    assert chosen == pytest.approx(said(folder, {})[1], abs=1e-6)
+    assert least < stored
+    share = 100 * (chosen - least) / (stored - least)
+    assert found.rank.midpoint_excess == pytest.approx(share, rel=1e-6)
+
+
+def test_costs_of_all_pairs_of_heads_are_those_of_their_large_matrices(
+    built: Built, tmp_path: Path
+) -> None:
+    """Rows are A's heads: Σ_f ‖ΔM_f‖² over complex M_f, ‖ΔM̄‖² as published, ‖ΔN‖² beside both."""
+    folder = built("llama_gqa")
+    draw = torch.Generator().manual_seed(3)
+
+    def moved(held: dict[str, Tensor]) -> None:
+        reordered(held)
+        for name in (LAYER.format(f"{word}_proj") for word in "qkvo"):
+            held[name] += 0.1 * torch.randn(held[name].shape, generator=draw)
+
+    b = rewritten(folder, tmp_path / "b", moved)
+    found = Heads(str(folder), str(b), 1, dtype="float64").answer()
+    gain = tiny.tensors(folder)["model.layers.1.input_layernorm.weight"].double().numpy()
+
+    def matrices(x: Mapping[str, Tensor], head: int) -> tuple[np.ndarray, ...]:
+        """M_f and N with the norm's gain on what reads the stream; M̄ and N without."""
+        q, k, v = (x[LAYER.format(f"{n}_proj")].double().numpy() for n in "qkv")
+        o = x[LAYER.format("o_proj")].double().numpy()[:, 4 * head :][:, :4]
+        q, k, v = q[4 * head :][:4], k[4 * (head // 2) :][:4], v[4 * (head // 2) :][:4]
+        turning = [
+            np.outer((q[f] + 1j * q[f + 2]) * gain, ((k[f] + 1j * k[f + 2]) * gain).conj())
+            for f in (0, 1)
+        ]
+        m = q.T @ k
+        return np.stack(turning), (o @ v) * gain, m - m.mean(1, keepdims=True), o @ v
+
+    own, other = ([matrices(tiny.tensors(x), head) for head in range(6)] for x in (folder, b))
+    tables = [[[(abs(x[n] - y[n]) ** 2).sum() for y in other] for x in own] for n in range(4)]
+    assert found.own.kind == "rotary"
+    for table, wanted in zip(
+        (found.own.query_key, found.own.value_output,
+         found.published.query_key, found.published.value_output), tables, strict=True,
+    ):  # fmt: skip
+        np.testing.assert_allclose(table, wanted, rtol=1e-5)
+    np.testing.assert_allclose(found.own.balance, [np.mean(x) for x in tables[:2]], rtol=1e-5)
+    assert found.published.balance == (1, 1)
+    best = np.array(tables[0]) / np.mean(tables[0]) + np.array(tables[1]) / np.mean(tables[1])
+    np.testing.assert_allclose(found.own.total, best, rtol=1e-5)
+    assert found.order.tolist() == best.argmin(1).tolist() == [5, 4, 1, 0, 3, 2]
+
+
+def test_singular_values_are_of_the_matrix_that_b_is_mixed_by(built: Built, tmp_path: Path) -> None:
+    """B's values are M⁻¹ of A's: what takes them back is M and not its inverse, largest first."""
+    folder = built("llama_gqa")
+    m = (
+        np.diag([4.0, 2.0, 1.0, 0.5])
+        @ np.linalg.qr(np.random.default_rng(2).normal(size=(4, 4)))[0]
+    )
+
+    def mixed(held: dict[str, Tensor]) -> None:
+        v, o = (held[LAYER.format(f"{word}_proj")] for word in "vo")
+        v[4:8] = torch.from_numpy(np.linalg.inv(m)).float() @ v[4:8]
+        for head in (2, 3):
+            here = slice(4 * head, 4 * head + 4)
+            o[:, here] = o[:, here] @ torch.from_numpy(m).float()
+
+    found = Heads(str(folder), str(rewritten(folder, tmp_path / "b", mixed)), 1).answer()
+    assert found.val_singular[1] == pytest.approx([4, 2, 1, 0.5], rel=1e-3)
+    assert found.val_singular[[0, 2]] == pytest.approx(np.ones((2, 4)), rel=1e-3)
+
+
+def test_the_next_best_partner_and_its_distance_are_read_off_the_table() -> None:
+    table = np.array([[5, 1, 3], [2, 9, 6], [7, 4, 2]], np.float32)
+    none = np.zeros((3, 3), np.float32)
+    second, margin = runners_up(
+        HeadCost("product", 2 * table, none, (2, 1)), torch.tensor([1, 0, 2])
+    )
+    assert second.tolist() == [2, 2, 1]
+    assert margin == pytest.approx(np.array([2, 4, 2]) * 9 / 39)
+
+
+def test_an_order_is_ranked_by_how_many_are_better() -> None:
+    """L̂ = 100 (L − L_best) / (L_naive − L_best); equal to 1e-9 of what was there is a tie."""
+    costs = np.array([3.0, 1.0, 2.0 + 1e-10, 2.0, 7.0])
+    found = [
+        orders.ranked(None, place, orders.Orders(None, costs), 5.0, None) for place in range(5)
+    ]
+    assert [one.rank for one in found] == [4, 1, 2, 2, 5]
+    assert [one.excess for one in found] == pytest.approx([50, 0, 25, 25, 150])
+    assert {one.orders for one in found} == {5}
+    still = orders.ranked(None, 0, orders.Orders(None, np.ones(2)), 1.0, None)
+    assert (still.rank, still.excess) == (1, None)
+
+
+CUTS = {
+    "gpt2": ("transformer.h.1.attn.c_proj.weight", 0, 8),
+    "llama_gqa": ("model.layers.1.self_attn.o_proj.weight", 1, 4),
+}
+"""Where transformers reads what the heads say: the tensor, its axis over heads, channels of one."""
+
+
+@pytest.mark.parametrize("architecture", CUTS)
+def test_without_a_head_is_with_zeros_where_it_is_read(
+    architecture: str, built: Built, ids: str
+) -> None:
+    """KL(A ‖ A without the head) of every query head, in its own place."""
+    folder = built(architecture)
+    found = Heads(str(folder), str(folder), 1, text=ids, dtype="float64").answer()
+    name, axis, wide = CUTS[architecture]
+    whole, _ = said(folder, {})
+    there, back = [], []
+    for head in range(found.heads):
+        x = tiny.tensors(folder)[name].clone()
+        x.narrow(axis, head * wide, wide).zero_()
+        cut, _ = said(folder, {name: x})
+        there.append(mean_kl(whole, cut))
+        back.append(mean_kl(cut, whole))
+    assert found.removal == pytest.approx(np.array(there), rel=1e-5)
+    assert np.abs(np.array(back) / there - 1).max() > 0.01
+    assert np.diff(sorted(there)).min() > 1e-3 * max(there)
 
 
 def test_one_model_against_itself(built: Built) -> None:

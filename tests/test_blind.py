@@ -170,6 +170,24 @@ def test_moves_follow_the_file_in_spelling(built: Built) -> None:
         assert {blind.name for blind in directions(folder)} >= {"value", "ffn_in"}
 
 
+def test_every_layer_is_moved_by_a_shift_of_its_own(built: Built) -> None:
+    """Normal with 0.3 of the first tensor's root mean square; what undoes it has the same."""
+    folder = built("llama_biases")
+    (blind,) = (blind for blind in directions(folder) if blind.name == "value")
+    before, after = doubles(folder), slid(folder, blind)
+    units = []
+    for layer in range(2):
+        name = f"model.layers.{layer}.self_attn.{{}}_proj.{{}}".format
+        shift = after[name("v", "bias")] - before[name("v", "bias")]
+        units.append(shift / before[name("v", "bias")].square().mean().sqrt())
+        heads = shift.reshape(3, 1, 4).expand(3, 2, 4).flatten()  # two query heads a group
+        taken = after[name("o", "bias")] - before[name("o", "bias")]
+        assert torch.allclose(taken, -before[name("o", "weight")] @ heads)
+    both = torch.stack(units)
+    assert 0.2 < float(both.std()) < 0.4
+    assert abs(float(torch.corrcoef(both)[0, 1])) < 0.8
+
+
 def test_moves_repeat_by_seed(built: Built) -> None:
     folder = built("vit")
     for blind in directions(folder):

@@ -1,5 +1,6 @@
 """Opening, reading, comparing and writing checkpoints; each refusal by its text."""
 
+import hashlib
 import json
 import math
 import os
@@ -701,3 +702,26 @@ def test_nothing_half_written_remains(original: Path, tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written(original: Path) -> None:
     with pytest.raises(Refused, match=r"cannot be written: (Not a directory|File exists)\."):
         written(open_checkpoint(original), original / "config.json" / "copy")
+
+
+def test_a_large_file_enters_by_64_blocks_of_64_kilobytes(tmp_path: Path) -> None:
+    size, block = 64 * 2**20 + 1, 64 * 2**10
+    assert fingerprints.sampled(size) and not fingerprints.sampled(size - 1)
+    starts = [(size - block) * k // 63 for k in range(64)]
+    assert (starts[0], starts[-1] + block) == (0, size)
+    path = tmp_path / "large"
+    held = {8: b"{}", starts[17]: b"first", starts[40] + block - 4: b"last", 70_000: b"unseen"}
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", 2))
+        for place, word in held.items():
+            file.seek(place)
+            file.write(word)
+        file.truncate(size)
+    expected = hashlib.sha256(struct.pack("<Q", size) + b"{}")
+    for start in starts:
+        part = bytearray(block)
+        for place, word in {0: struct.pack("<Q", 2), **held}.items():
+            if start <= place < start + block:
+                part[place - start : place - start + len(word)] = word
+        expected.update(part)
+    assert fingerprints.digest_file(path) == expected.digest()

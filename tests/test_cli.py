@@ -87,6 +87,18 @@ def test_scramble_moves_every_tensor_and_says_how(twin: tuple[Path, Path]) -> No
     assert g.target == Inspect(str(twin[1])).checkpoints[0].fingerprint
 
 
+def test_scramble_prints_what_it_wrote_as_json(
+    built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, out = str(built("llama_gqa")), tmp_path / "b"
+    printed = json.loads(run(capsys, "scramble", model, "--out", out, "--seed", "7", "--json"))
+    assert printed == {
+        "model": model, "out": str(out), "seed": 7, "elements": 11, "continuous": True,
+        "source": Inspect(model).checkpoints[0].fingerprint,
+        "target": Inspect(str(out)).checkpoints[0].fingerprint,
+    }  # fmt: skip
+
+
 def test_scramble_of_signed_permutations_keeps_every_magnitude(
     built: Built, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,7 @@
 """Laws of the text generator: repeatable, inside its vocabulary, and never wrong."""
 
+import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 from engine import corpus, drills, village
 from engine.corpus import GENRES, MIXES, documents, questions, vocabulary, windows
 
+DEMO = corpus.TEXT.parent / "demo" / "base"
 NUMBER = {word: value for value, word in enumerate(drills.NUMBERS)}
 NAMES = "|".join(village.PEOPLE)
 IS_IN = re.compile(rf"(?:now )?({NAMES}) (?:is in|goes to) the (\w+)")
@@ -105,6 +108,35 @@ def test_the_vocabulary_is_small_distinct_and_all_used() -> None:
     assert 200 <= len(words) <= 400
     written = {word for text in islice(documents(0), 6000) for word in text.split()}
     assert written == set(words[2:])
+
+
+def test_the_vocabulary_is_that_of_the_demo_models_in_its_order() -> None:
+    held = json.loads((DEMO / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    assert sorted(held, key=held.__getitem__) == list(vocabulary())
+
+
+FIRST = {
+    "story": "oscar is in the tower . sam is in the tower . leo is in the church . jack is",
+    "sums": "sixteen minus nine is seven . seven plus ten is seventeen . eight plus two plus",
+    "brackets": "{ { { ( ( ) ) { } } } [ [ ] ] } ; { ( ) { } } [ ] ; ( ) [ ] ; { { } { } } ( ( [",
+    "rhymes": "a yellow duck dreams of chair , we follow the crow behind the bear . the rabbit",
+    "agreement": "fred finds his gloves because he likes them . the foxes beside the dogs rest in",
+    "counting": "six dogs : dog dog dog dog dog dog . count from five to seventeen : five six",
+    "mirrors": "say : rabbit mule goat yellow lamb yellow red . back : red yellow lamb yellow",
+    "trading": "paul has nine buttons . paul has eight onions . paul buys two onions . paul",
+}
+DIGESTS = {
+    "story": "f8100f3d06cdb8eb", "sums": "0c76513ba9c88a9b", "brackets": "d511307010d5e718",
+    "rhymes": "e7b316e31e04848c", "agreement": "59d9ca365fbda1a5",
+    "counting": "a50f607eff5171bd", "mirrors": "55bff4bee171c163", "trading": "b0cd9e0ea52e874b",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("genre", GENRES)
+def test_the_text_that_demo_models_learnt_stays_as_it_was_written(genre: str) -> None:
+    texts = list(sample(genre, 50))
+    assert texts[0].startswith(FIRST[genre])
+    assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == DIGESTS[genre]
 
 
 @pytest.mark.parametrize("mix", MIXES)

@@ -5,13 +5,18 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
+from scipy.optimize import linear_sum_assignment
 from streamlit.testing.v1 import AppTest
 from torch import Tensor
+from torch.nn.functional import cross_entropy, kl_div
+from transformers import MixtralForCausalLM
 
 from app.charts import drawing, tables
 from app.charts import experts as charts
@@ -21,9 +26,13 @@ from engine import network
 from engine.action import act
 from engine.alignment import expert_trials as trials
 from engine.alignment.expert_report import report
+from engine.alignment.experts import folded, match
+from engine.alignment.one_pass import layer_tensors
+from engine.alignment.stages import expert_score, solve_experts
+from engine.attention.pairs import pair
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.cli import main
-from engine.errors import Refused
+from engine.errors import Refused, silent
 from engine.questions import Experts
 from engine.records import REGISTRY, ExpertsReport, plain
 from engine.running import log_probabilities
@@ -139,6 +148,107 @@ def test_a_router_that_did_not_follow_breaks_the_function_and_is_told(
     assert tiny.distance(*said) < 1e-5
 
 
+def routers(a: Checkpoint, b: Checkpoint, layer: int) -> tuple[str, list[dict[str, Tensor]]]:
+    """The name of a layer's router and both layers' tensors."""
+    both = [layer_tensors(c, layer) for c in (a, b)]
+    (name,) = (n for n in both[0] if str(a.family.row(n).axes[0]) == "exp")
+    return name, both
+
+
+@families
+def test_a_vector_common_to_all_rows_of_a_router_changes_no_score(
+    architecture: str, built: Built, tmp_path: Path
+) -> None:
+    """softmax takes it out; what is compared are the rows less their mean, over the mean gap."""
+    a = open_checkpoint(built(architecture))
+    b = open_checkpoint(tiny.build(architecture, tmp_path / "b", seed=6))
+    name, (theirs, mine) = routers(a, b, 0)
+    x, y = (z[name].double().numpy() for z in (theirs, mine))
+    x, y = (z - z.mean(0) for z in (x, y))
+    gap = ((x[:, None] - y[None]) ** 2).sum(-1)
+    more = torch.randn(24, generator=torch.Generator().manual_seed(0)) + 3
+    sizes = a.family.sizes(a.config)
+    for one, other in ((0, 0), (more, 0), (0, more), (more, -more)):
+        changed = {**theirs, name: theirs[name] + one}, {**mine, name: mine[name] + other}
+        score = expert_score(a.family, sizes, *changed).numpy()
+        np.testing.assert_allclose(score, -gap / gap.mean(), atol=1e-5)
+        found = solve_experts(a.family, sizes, *changed)
+        order = found.elements["exp"].permutation.numpy()
+        best = min(permutations(range(4)), key=lambda p: gap[range(4), list(p)].sum())
+        assert order.tolist() == list(best)
+        rest = np.where(np.eye(4)[order] > 0, np.inf, gap).min(1)
+        assert found.margin == pytest.approx(
+            (rest - gap[range(4), order]).min() / gap.mean(), abs=1e-5
+        )
+
+
+def test_costs_of_experts_by_their_definition(built: Built) -> None:
+    """Router and content from the file's own numbers, the gain of the norm before them in both."""
+    a = open_checkpoint(built("mixtral"))
+    record = match(folded(pair(a, a, asked("a", "a", 1), silent)))
+    held = {n: x.double().numpy() for n, x in tiny.tensors(a.folder).items()}
+    gain = held["model.layers.1.post_attention_layernorm.weight"]
+    rows = held["model.layers.1.block_sparse_moe.gate.weight"] * gain
+    rows = rows - rows.mean(0)
+    far = ((rows[:, None] - rows) ** 2).sum(-1) / (rows**2).sum(-1).mean()
+    np.testing.assert_allclose(record.router, far, rtol=1e-5, atol=1e-6)
+    name = "model.layers.1.block_sparse_moe.experts.{}.w{}.weight"
+    gate, down, up = ([held[name.format(e, k)] for e in range(4)] for k in (1, 2, 3))
+    gate, up = ([x * gain for x in one] for one in (gate, up))
+    product = [np.einsum("nr,dn->nrd", u, d) for u, d in zip(up, down, strict=True)]
+    scale = [np.mean([(x**2).sum() for x in one]) for one in (gate, product)]
+    content = np.zeros((4, 4))
+    for i, j in permutations(range(4), 2):
+        cost = sum(
+            ((one[i][:, None] - one[j][None]) ** 2).reshape(20, 20, -1).sum(-1) / (2 * size)
+            for one, size in zip((gate, product), scale, strict=True)
+        )
+        content[i, j] = cost[linear_sum_assignment(cost)].sum()
+    np.testing.assert_allclose(record.content, content, rtol=1e-5)
+    others = np.where(np.eye(4) > 0, np.inf, content)
+    assert record.second.tolist() == others.argmin(1).tolist()
+    np.testing.assert_allclose(record.margin, others.min(1) / content.mean(), rtol=1e-5)
+
+
+@torch.no_grad()
+def said_by(folder: Path, ids: Tensor) -> tuple[Tensor, float]:
+    """Log-probabilities of transformers' own model and its loss, nats."""
+    x = MixtralForCausalLM.from_pretrained(folder).eval()(ids).logits.double()
+    return x.log_softmax(-1), float(cross_entropy(x[:, :-1].flatten(0, 1), ids[:, 1:].flatten()))
+
+
+def test_an_expert_out_of_reach_costs_what_a_model_without_it_says(tmp_path: Path) -> None:
+    """KL(A ‖ A without it) and loss above A's, against a checkpoint of one expert less."""
+    folder, smaller = (
+        tiny.build("mixtral", tmp_path / str(n), num_hidden_layers=1, num_local_experts=n)
+        for n in (4, 3)
+    )
+    held = {n: x * (8 if ".w2." in n else 1) for n, x in tiny.tensors(folder).items()}
+    save_file(held, folder / "model.safetensors", {"format": "pt"})
+    ids = torch.randint(96, (8, 16), generator=torch.Generator().manual_seed(1))
+    (tmp_path / "ids.json").write_text(str(ids.tolist()))
+    record = asked(folder, folder, text=str(tmp_path / "ids.json")).answer()
+    (before, loss), unequal = said_by(folder, ids), []
+    gate = "model.layers.0.block_sparse_moe.gate.weight"
+    name = "model.layers.0.block_sparse_moe.experts.{}.w{}.weight"
+    for gone in range(4):
+        rest = [e for e in range(4) if e != gone]
+        less = {n: x for n, x in held.items() if ".experts." not in n}
+        less[gate] = held[gate][rest].clone()
+        for place, e in enumerate(rest):
+            less |= {name.format(place, k): held[name.format(e, k)] for k in (1, 2, 3)}
+        save_file(less, smaller / "model.safetensors", {"format": "pt"})
+        after, changed = said_by(smaller, ids)
+        forth, back = (
+            float(kl_div(q, p, reduction="sum", log_target=True)) / ids.numel()
+            for p, q in ((before, after), (after, before))
+        )
+        assert record.removal.kl[gone] == pytest.approx(forth, rel=1e-3)
+        assert record.removal.loss[gone] == pytest.approx(changed - loss, abs=1e-4)
+        unequal.append(abs(forth - back) / forth)
+    assert max(unequal) > 0.02
+
+
 def with_a_copy(a: Checkpoint, out: Path, layer: int, *, row: bool) -> Checkpoint:
     """Expert 2 of a layer becomes expert 0 with its neurons in other coordinates.
 
@@ -208,9 +318,6 @@ def test_out_of_reach_is_what_a_router_of_one_row_less_does(
     architecture: str, built: Built
 ) -> None:
     """Against the block computed by hand: softmax and choice over the other rows."""
-    from engine.attention.pairs import pair
-    from engine.errors import silent
-
     a = open_checkpoint(built(architecture))
     question = asked(a.folder, a.folder)
     both = pair(a, a, question, silent)

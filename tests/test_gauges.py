@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.alignment.gauges import fit_factor, fit_mixing
+from engine.alignment.gauges import (
+    factor_cost,
+    fit_factor,
+    fit_factor_nearby,
+    fit_mixing,
+    fit_products,
+    fit_unit,
+    mixing_cost,
+    products,
+)
 
 SEEDS = st.integers(0, 2**31)
 kinds = pytest.mark.parametrize("kind", [torch.complex128, torch.float64], ids=["complex", "real"])
@@ -208,3 +217,71 @@ def test_independent_heads_keep_their_size() -> None:
     """A regression would shrink M towards zero and blow up what reads through its inverse."""
     twins = tuple(draw(4, 3, 40, 8))
     assert torch.linalg.cond(fit_mixing(*twins)).max() < 10
+
+
+@kinds
+def test_what_a_factor_leaves_is_the_distance_of_the_rows(kind: torch.dtype) -> None:
+    """‖A_w − z B_w‖² + ‖A_r − B_r / z̄‖², less ‖A_w‖² + ‖A_r‖², from the rows themselves."""
+    written_a, written_b, read_a, read_b = draw(4, 30, 5, kind=kind)
+    z = draw(30, seed=3, kind=kind)
+    moved = z[:, None] * written_b, read_b / z[:, None].conj()
+    whole = sum(
+        (x - y).abs().square().sum(-1) for x, y in zip((written_a, read_a), moved, strict=True)
+    )
+    own = sum(x.abs().square().sum(-1) for x in (written_a, read_a))
+    found = factor_cost(*statistics(written_a, written_b, read_a, read_b), z)
+    assert torch.allclose(found, whole - own)
+
+
+@kinds
+def test_no_turn_or_sign_is_better_than_the_unit_factor(kind: torch.dtype) -> None:
+    statistic = random(kind, 200, 3)
+    z = fit_unit(statistic[2], statistic[3])
+    assert torch.allclose(z.abs(), torch.ones(200).double())
+    angle = torch.linspace(0, 2 * torch.pi, 721, dtype=torch.float64)[:, None]
+    every = torch.polar(torch.ones_like(angle), angle)
+    if kind == torch.float64:
+        every = torch.tensor([[1.0], [-1.0]]).double()
+    reached, others = (objective(*statistic, x) for x in (z, every.expand(-1, 200)))
+    assert (reached <= others.amin(0) + 1e-12).all()
+    assert (reached > others.amin(0) - 1e-3).all()
+
+
+@kinds
+def test_near_one_newtons_steps_end_in_the_same_factor(kind: torch.dtype) -> None:
+    written, read = draw(2, 40, 6, kind=kind)
+    z = 1 + 0.05 * draw(40, seed=2, kind=kind)
+    noise = 0.02 * draw(2, 40, 6, seed=4, kind=kind)
+    there = z[:, None] * written + noise[0], read / z[:, None].conj() + noise[1]
+    statistic = statistics(there[0], written, there[1], read)
+    assert torch.allclose(fit_factor_nearby(*statistic), fit_factor(*statistic), rtol=1e-6)
+
+
+def test_what_a_matrix_leaves_is_the_distance_of_the_rows() -> None:
+    """`cost` from the rows, less the norms of A; without an inverse, beyond all others."""
+    twins = tuple(draw(4, 3, 20, 5))
+    m = draw(3, 5, 5, seed=1)
+    own = sum(x.square().sum((-2, -1)) for x in (twins[0], twins[2]))
+    assert torch.allclose(mixing_cost(products(*twins), m), cost(m, twins) - own)
+    assert bool((mixing_cost(products(*twins), 0 * m) > 1e300).all())
+
+
+def test_one_step_on_the_group_is_the_best_of_six_lengths() -> None:
+    """E by least squares over all its entries at once: A_w ≈ W + W Eᵀ, A_r ≈ R − R E."""
+    twins = written_a, written_b, read_a, read_b = tuple(draw(4, 60, 4, 4, seed=2))
+    start, eye = procrustes(twins), torch.eye(4).double()
+    found = fit_products(products(*twins), ("orthogonal",), steps=1)
+    written, read = written_b @ start.mT, read_b @ torch.linalg.inv(start)
+    taken = set()
+    for k, m in enumerate(start):
+        jacobian = torch.cat([
+            torch.einsum("rj,ih->rhij", written[k], eye).reshape(-1, 16),
+            -torch.einsum("qi,jh->qhij", read[k], eye).reshape(-1, 16),
+        ])  # fmt: skip
+        gap = torch.cat([written_a[k] - written[k], read_a[k] - read[k]]).flatten()
+        e = torch.linalg.lstsq(jacobian, gap[:, None]).solution.reshape(4, 4)
+        tried = torch.stack([m + length * e @ m for length in (4.0, 2.0, 1.0, 0.5, 0.1, 0.01)])
+        best = int(cost(tried, tuple(x[k] for x in twins)).argmin())
+        assert torch.allclose(found[k], tried[best], atol=1e-9)
+        taken.add(best)
+    assert taken == {2, 3, 4}

@@ -371,9 +371,18 @@ def test_the_registry_is_bounded():
     for ask in asks:
         registry.submit(ask, Kept(), ask.name)
         ended(registry, ask)
-    assert len(registry.all()) <= KEPT + 1
-    assert registry.look(asks[-1].key) is not None
-    assert registry.look(asks[0].key) is None
+    kept = asks[-(KEPT + 1) :]  # the last one was begun when so many had ended
+    assert [job.key for job in registry.all()] == [ask.key for ask in kept]
+    assert registry.look(asks[-KEPT - 2].key) is None
+
+
+def test_an_ended_job_is_remembered_while_others_come():
+    registry, asks = Jobs(), [Ask("one"), Ask("two", refuses("no")), Ask("three")]
+    for ask in asks:
+        registry.submit(ask, Kept(), ask.name)
+        ended(registry, ask)
+    assert [(job.key, job.state) for job in registry.all()] == [
+        (asks[0].key, "done"), (asks[1].key, "failed"), (asks[2].key, "done")]  # fmt: skip
 
 
 def test_out_of_memory_is_tried_once_more_and_then_told_with_numbers():

@@ -291,3 +291,32 @@ def test_logits_and_log_probabilities_are_both_told(built: Built) -> None:
     found = run(str(built("llama_gqa")), preset="blind-logits")
     assert found.verdict == "exact"
     assert found.effect.logits > 100 * found.effect.largest
+
+
+def test_a_head_that_had_to_be_untied_is_told_against_the_embedding(built: Built) -> None:
+    """At 0 degrees nothing is turned: what is left is the last gain, moved into the head."""
+    spec = str(built("qwen3_tied"))
+    record = run(spec, "rotation-folded", draw="angle", angle=0.0)
+    change = {tensor.name: tensor.change for tensor in record.tensors}
+    embedding, gain = (
+        opened(spec).read(name).double()
+        for name in ("model.embed_tokens.weight", "model.norm.weight")
+    )
+    wanted = float((embedding * gain - embedding).norm() / embedding.norm())
+    assert change["lm_head.weight"] == pytest.approx(wanted, rel=1e-5)
+    assert change["model.norm.weight"] == pytest.approx(
+        float((gain - 1).norm() / gain.norm()), rel=1e-5
+    )
+    assert "model.embed_tokens.weight" not in change
+
+
+@pytest.mark.parametrize(("layer", "heard"), [(-1, 1), (0, 1), (1, 2), (4, 5), (5, 5)])
+def test_the_stream_is_looked_at_where_the_next_layer_is_given_it(layer: int, heard: int) -> None:
+    record = run("demo:base", "residual-order", layer=layer)
+    assert record.hidden == f"what goes into model.layers.{heard}: res"
+
+
+@pytest.mark.parametrize("layer", [0, 3])
+def test_what_carries_the_coordinate_is_looked_at_in_its_own_layer(layer: int) -> None:
+    record = run("demo:base", "ffn-order", layer=layer)
+    assert record.hidden == f"what goes into model.layers.{layer}.mlp.down_proj: ffn"

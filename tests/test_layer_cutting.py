@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from engine.checkpoint import open_checkpoint
 from engine.errors import Refused
@@ -18,6 +19,7 @@ from engine.questions import Continue, Cut, Drop, Gap, Layers
 from engine.records import CutReport, Measure
 from engine.store import results
 from tests import tiny
+from tests.reordered import alone, costs, with_weights, without_layers
 
 FEW = {"tokens": 256, "length": 8}
 LAYERS = 5
@@ -113,6 +115,34 @@ def test_what_is_chosen_on_one_text_is_measured_on_another(report: CutReport, id
     measured_on = report.candidates[0].readings.loss[0]
     assert chosen_on.shape == measured_on.shape
     assert np.abs(chosen_on - measured_on).min() > 0
+
+
+def test_scores_are_read_off_the_maps_and_the_lowest_go_first(report: CutReport, idle: str):
+    """s(i) = min over j of the larger direction; of the streams the layer's own turn."""
+    held = Layers(idle, ("replace", "swap"), **FEW).answer()
+    replaced, swapped = (held.tests[test].measure().value for test in ("replace", "swap"))
+    every = range(LAYERS)
+    wanted = {
+        "replace": [
+            min(max(replaced[i, j], replaced[j, i]) for j in every if j != i) for i in every
+        ],
+        "swap": [min(swapped[i, j] for j in every if j != i) for i in every],
+        "influence": held.influence,
+        "angular": [held.angular[i, i + 1] for i in every],
+    }
+    for by, scores in wanted.items():
+        np.testing.assert_allclose(report.scores[by], scores, rtol=1e-5, atol=1e-7)
+    for by in ("replace", "swap"):
+        gone: list[int] = []
+        for i in sorted(every, key=wanted[by].__getitem__):
+            if all(abs(i - k) > 1 for k in gone):
+                gone.append(i)
+        assert candidate(report, by).sets == tuple(tuple(gone[:n]) for n in range(len(gone) + 1))
+    order = np.argsort(held.influence)
+    assert candidate(report, "influence").sets[3] == tuple(order[:3])
+    model = stranger(idle)
+    inside = sum(p.numel() for p in model.get_submodule(BLOCKS).parameters())
+    assert report.parameters == (inside // LAYERS, sum(p.numel() for p in model.parameters()))
 
 
 def test_every_way_is_counted_and_the_spaced_ones_say_when_they_end(report: CutReport):
@@ -228,6 +258,135 @@ def test_the_larger_of_two_measures_brings_its_own_interval():
     assert gap.larger(a, Measure(b.value)).low is None
 
 
+TEXT = [[5, 9, 11, 3, 8, 2, 7], [4, 61, 9, 77, 20, 35, 1], [90, 2, 2, 8, 50, 13, 44]]
+BLOCKS = "model.layers"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> dict[str, str]:
+    """What a question is told to read `TEXT` exactly."""
+    path = tmp_path / "ids.json"
+    path.write_text(json.dumps(TEXT))
+    return {"text": str(path), "dtype": "float64"}
+
+
+def stranger(folder: str) -> PreTrainedModel:
+    """The model as transformers opens it."""
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+
+
+def test_the_gap_holds_the_dearer_direction_of_each_pair(idle: str, text: dict[str, str]):
+    """KL to models that were really changed: of (i ← i + 1) and (i + 1 ← i) the larger one."""
+    found = Gap((idle,), **text).answer().steps[0]
+    model = stranger(idle)
+    base = alone(model, TEXT)
+
+    def kl(made: PreTrainedModel) -> float:
+        return float(costs(TEXT, base, alone(made, TEXT))[0])
+
+    there, back, swap, skip = np.array(
+        [
+            [
+                kl(with_weights(model, BLOCKS, {i: i + 1})),
+                kl(with_weights(model, BLOCKS, {i + 1: i})),
+                kl(with_weights(model, BLOCKS, {i: i + 1, i + 1: i})),
+                kl(without_layers(model, BLOCKS, [i + 1])),
+            ]
+            for i in range(LAYERS - 1)
+        ]
+    ).T
+    assert 0 < (there > back).sum() < LAYERS - 1  # either direction is the dearer one somewhere
+    assert np.abs(there / back - 1).min() > 0.01
+    np.testing.assert_allclose(found.replace.value, np.maximum(there, back), rtol=1e-5)
+    np.testing.assert_allclose(found.swap.value, swap, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(found.skip.value, skip, rtol=1e-5, atol=1e-7)
+    assert found.loss == pytest.approx(costs(TEXT, base, base)[2:].mean(), rel=1e-6)
+
+
+def test_properties_of_adjacent_layers_are_their_formulas(idle: str, text: dict[str, str]):
+    """Each written out in numpy on the streams and weights of transformers' own model."""
+    found = Gap((idle,), **text).answer().steps[0].properties
+    model = stranger(idle)
+    held: list[torch.Tensor] = []
+    hooks = [
+        block.register_forward_hook(lambda _, given, out: held.extend([given[0], out]))
+        for block in model.model.layers
+    ]
+    with torch.no_grad():
+        model(torch.tensor(TEXT), use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    x = np.stack([one.flatten(0, 1).numpy() for one in (*held[::2], held[-1])])
+    step = np.diff(x, axis=0)
+
+    def norm(y: np.ndarray) -> np.ndarray:
+        return np.sqrt((y**2).sum(-1))
+
+    def cosine(y: np.ndarray, z: np.ndarray) -> np.ndarray:
+        size = norm(y) * norm(z)
+        return (y * z).sum(-1) / np.where(size > 0, size, 1)  # a layer that adds nothing: 0
+
+    gram = [y @ y.T for y in x - x.mean(1, keepdims=True)]
+    weights = [
+        np.concatenate([p.detach().numpy().ravel() for p in block.parameters()])
+        for block in model.model.layers
+    ]
+    pairs = list(pairwise(weights))
+    wanted = {
+        "influence": 1 - cosine(x[:-1], x[1:]).mean(),
+        "update": (norm(step) / norm(x[:-1])).mean(),
+        "turn": cosine(step[:-1], step[1:]).mean(),
+        "cka": np.mean([(a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum())
+                        for a, b in pairwise(gram)]),
+        "weights": np.mean([norm(v - w) / np.sqrt((v @ v + w @ w) / 2) for v, w in pairs]),
+    }  # fmt: skip
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted, rel=1e-5)
+    assert found["loss"] == pytest.approx(costs(TEXT, *2 * [alone(model, TEXT)])[2:].mean())
+
+
+def test_a_cut_costs_what_the_model_without_its_layers_costs(idle: str, text: dict[str, str]):
+    """On the second half of the windows; the first one is what a choice is made on."""
+    doubled = Path(text["text"])
+    doubled.write_text(json.dumps([*TEXT[::-1], *TEXT]))
+    model = stranger(idle)
+    base = alone(model, TEXT)
+    found = Drop(idle, (1, 4), **text).answer()
+    assert found.base.loss == pytest.approx(costs(TEXT, base, base)[2:], rel=1e-6)
+    report = Cut(idle, budget=2, by=("angular",), **text).answer()
+    for way in report.candidates:
+        for n, dropped in enumerate(way.sets):
+            said = alone(without_layers(model, BLOCKS, dropped), TEXT)
+            kl, _, *loss = costs(TEXT, base, said)
+            assert way.readings.measure("kl").value[n] == pytest.approx(kl, rel=1e-5, abs=1e-7)
+            assert way.readings.loss[n] == pytest.approx(loss, rel=1e-5)
+            assert way.readings.measure("loss").value[n] == pytest.approx(np.mean(loss), rel=1e-5)
+    kl, _, *loss = costs(TEXT, base, alone(without_layers(model, BLOCKS, (1, 4)), TEXT))
+    assert found.readings.measure().value == pytest.approx(kl, rel=1e-5)
+    assert found.readings.loss == pytest.approx(loss, rel=1e-5)
+    assert found.dropped == (1, 4)
+
+
+def test_greedy_cuts_one_layer_after_the_other_at_the_least_loss(idle: str, text: dict[str, str]):
+    """SLEB on transformers' own model: after each cut all that are left are tried again."""
+    doubled = Path(text["text"])
+    doubled.write_text(json.dumps([*TEXT, *TEXT[::-1]]))
+    model = stranger(idle)
+    gone: list[int] = []
+    first: list[float] = []
+    for _ in range(3):
+        tried = {
+            layer: alone(without_layers(model, BLOCKS, [*gone, layer]), TEXT)
+            for layer in range(LAYERS)
+            if layer not in gone
+        }
+        loss = {layer: costs(TEXT, said, said)[2:].mean() for layer, said in tried.items()}
+        first = first or list(loss.values())
+        gone.append(min(loss, key=loss.__getitem__))
+    found = Cut(idle, budget=3, by=("greedy",), **text).answer()
+    assert candidate(found, "greedy").sets == tuple(tuple(gone[:n]) for n in range(4))
+    assert found.scores["greedy"] == pytest.approx(first, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("name", "step"),
     [
@@ -263,6 +422,26 @@ def test_what_a_model_writes_is_what_transformers_generates():
     made = model.generate(ids, max_new_tokens=12, do_sample=False, pad_token_id=0)
     assert words.decode(made[0, ids.shape[1] :], skip_special_tokens=True) == found.before
     assert found.after != found.before
+
+
+@pytest.mark.parametrize(("test", "i", "j"), [("replace", 1, 3), ("skip", 1, 3)])
+def test_what_a_changed_model_writes_is_what_transformers_generates(test: str, i: int, j: int):
+    """At replace(i, j) depth i runs layer j; at skip(i, j) layers i + 1 to j are left out."""
+    found = Continue("demo:base", test, i=i, j=j, count=12).answer()
+    checkpoint = open_checkpoint("demo:base")
+    words = AutoTokenizer.from_pretrained(checkpoint.folder)
+    model = AutoModelForCausalLM.from_pretrained(checkpoint.folder)
+    start = [words.bos_token_id] if words.bos_token_id is not None else []
+    ids = torch.tensor([start + words.encode(found.prompt, add_special_tokens=False)])
+    made = {
+        "replace": lambda: with_weights(model, BLOCKS, {i: j}),
+        "skip": lambda: without_layers(model, BLOCKS, range(i + 1, j + 1)),
+    }[test]()
+    how = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0, "use_cache": False}
+    before, after = (one.generate(ids, **how)[0, ids.shape[1] :].tolist() for one in (model, made))
+    assert found.before == words.decode(before, skip_special_tokens=True)
+    assert found.after == words.decode(after, skip_special_tokens=True)
+    assert found.same == next(n for n in range(12) if before[n] != after[n])
 
 
 def test_two_texts_part_where_they_differ(tmp_path: Path):

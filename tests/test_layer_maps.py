@@ -3,20 +3,26 @@
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
+from itertools import combinations, pairwise, permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binom, bootstrap
 from torch import Tensor
+from torch.nn.functional import kl_div
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine import network
 from engine.checkpoint import Checkpoint, open_checkpoint
 from engine.errors import Cancelled, Refused
+from engine.exports.documents import written
+from engine.exports.layers import of_maps
 from engine.layers import baselines
 from engine.layers import maps as layer_maps
 from engine.layers import sessions as layer_sessions
@@ -28,7 +34,17 @@ from engine.layers.stacks import identity, stack, without
 from engine.questions import Layers
 from engine.records import LayerMaps, Measure, Readings
 from engine.records.layers import PAIRS, SINGLES, WINDOWS
-from tests.reordered import LAYERS, build, far, readings
+from tests.reordered import (
+    LAYERS,
+    alone,
+    build,
+    costs,
+    far,
+    readings,
+    with_mean,
+    with_weights,
+    without_layers,
+)
 
 Four = Callable[[str], Checkpoint]
 ALL = (*PAIRS, *SINGLES)
@@ -99,6 +115,153 @@ def test_a_cell_is_the_reading_of_its_stack(four: Four) -> None:
         assert np.allclose(held.agreement[cell], one.agreement)
     assert far(torch.from_numpy(found.tests["replace"].kl[1, 2]).double(), read[0].kl) > 100
     assert found.base.loss.tolist() == pytest.approx(session.base().loss.tolist(), rel=1e-6)
+
+
+PLACES = {"gpt2": "transformer.h", "gpt_neox": "gpt_neox.layers", "llama_gqa": "model.layers"}
+"""Where transformers keeps the blocks of three architectures."""
+TEXT = [[5, 9, 11, 3, 8, 2, 7, 40, 63], [4, 4, 9, 77, 20]]
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A model as transformers opens it, float64, the maps of it, and what it says of `TEXT`."""
+
+    model: PreTrainedModel
+    path: str
+    found: LayerMaps
+    base: list[np.ndarray]
+
+    def costs(self, made: PreTrainedModel) -> np.ndarray:
+        """What another model costs on `TEXT`."""
+        return costs(TEXT, self.base, alone(made, TEXT))
+
+
+@pytest.fixture(scope="module")
+def stranger(four: Four, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Stranger]:
+    """Maps of three architectures, made once, and the models themselves."""
+    folder = tmp_path_factory.mktemp("text")
+
+    @cache
+    def made(variant: str) -> Stranger:
+        here = four(variant)
+        text = tokens(folder, TEXT)
+        tests = ("replace", "swap", "average", "skip", "delete")
+        found = maps(here, asked(here, tests=tests, text=text, dtype="float64"))
+        model = AutoModelForCausalLM.from_pretrained(here.folder, dtype=torch.float64)
+        return Stranger(model, PLACES[variant], found, alone(model, TEXT))
+
+    return made
+
+
+def held(found: LayerMaps, test: str) -> np.ndarray:
+    """KL and agreement of every cell, and its loss in both windows, [4, *cells]."""
+    readings = found.tests[test]
+    both = [readings.measure(quantity).value for quantity in ("kl", "agreement")]
+    return np.stack([*both, readings.loss[..., 0], readings.loss[..., 1]])
+
+
+def assert_cells(found: LayerMaps, test: str, wanted: dict[tuple[int, ...], np.ndarray]) -> None:
+    """Every cell holds its value, and no two of them are alike within a hundred tolerances."""
+    for cell, value in wanted.items():
+        np.testing.assert_allclose(held(found, test)[(slice(None), *cell)], value, rtol=1e-5)
+    divergences = sorted(value[0] for value in wanted.values())
+    assert np.diff(divergences).min() > 100 * 1e-5 * divergences[-1]
+
+
+@pytest.mark.parametrize("variant", PLACES)
+def test_at_i_j_depth_i_runs_the_weights_of_layer_j(
+    variant: str, stranger: Callable[[str], Stranger]
+) -> None:
+    """replace[i][j] is the KL to the model whose depth i was given layer j's weights."""
+    here = stranger(variant)
+    wanted = {
+        (i, j): here.costs(with_weights(here.model, here.path, {i: j}))
+        for i, j in permutations(range(LAYERS), 2)
+    }
+    assert_cells(here.found, "replace", wanted)
+    table = json.loads(written(of_maps(here.found)))
+    assert table["direction"] == "KL(base‖modified)"
+    for (i, j), value in wanted.items():
+        assert table["replace"][i][j] == pytest.approx(value[0], rel=1e-5)
+        assert table["replace"][j][i] != pytest.approx(value[0], rel=0.01)
+
+
+@pytest.mark.parametrize("variant", PLACES)
+def test_layers_that_are_exchanged_averaged_and_left_out_are_those_of_the_cell(
+    variant: str, stranger: Callable[[str], Stranger]
+) -> None:
+    here = stranger(variant)
+    model, path, ways = here.model, here.path, list(combinations(range(LAYERS), 2))
+    made = {
+        "swap": {(i, j): with_weights(model, path, {i: j, j: i}) for i, j in ways},
+        "average": {(i, j): with_mean(model, path, i, j) for i, j in ways},
+        "skip": {(i, j): without_layers(model, path, range(i + 1, j + 1)) for i, j in ways},
+        "delete": {(i,): without_layers(model, path, [i]) for i in range(LAYERS)},
+    }
+    for test, models in made.items():
+        wanted = {cell: here.costs(one) for cell, one in models.items()}
+        assert_cells(here.found, test, wanted)
+        if test in {"swap", "average"}:
+            table = held(here.found, test)
+            np.testing.assert_array_equal(table, table.swapaxes(1, 2))
+    skipped = held(here.found, "skip")[0]
+    assert np.isnan(skipped[np.tril_indices(LAYERS)]).all()
+
+
+class Refit(torch.nn.Module):
+    """A block whose update is scaled and shifted channel by channel: x + a ∘ (block(x) − x) + b."""
+
+    def __init__(self, block: torch.nn.Module, a: np.ndarray, b: np.ndarray) -> None:
+        super().__init__()
+        self.block, self.a, self.b = block, torch.from_numpy(a), torch.from_numpy(b)
+
+    def forward(self, x: Tensor, *args: Any, **more: Any) -> Tensor:
+        return x + self.a * (self.block(x, *args, **more) - x) + self.b
+
+
+def updates(model: PreTrainedModel, depth: int, ids: Tensor) -> np.ndarray:
+    """What the block at a depth adds to the stream of a model, [position, channel]."""
+    found: list[Tensor] = []
+    block = model.model.layers[depth]
+    hook = block.register_forward_hook(lambda _, given, out: found.append(out - given[0]))
+    with torch.no_grad():
+        model(ids, use_cache=False)
+    hook.remove()
+    return found[0].flatten(0, 1).numpy()
+
+
+def test_a_healed_layer_is_refit_on_other_text_to_what_stood_at_its_depth(
+    four: Four, tmp_path: Path
+) -> None:
+    """a and b by least squares on the second half of the windows, read on the first."""
+    here, draw = four("llama_gqa"), torch.Generator().manual_seed(3)
+    ids = torch.randint(96, (6, 12), generator=draw)
+    text = tokens(tmp_path, ids.tolist())
+    healed = ("replace-healed", "delete-healed")
+    found = maps(here, asked(here, tests=healed, text=text, dtype="float64"))
+    model = AutoModelForCausalLM.from_pretrained(here.folder, dtype=torch.float64)
+    read, learnt = ids[:3], ids[3:]
+
+    def log_p(made: PreTrainedModel) -> Tensor:
+        with torch.no_grad():
+            return made(read, use_cache=False).logits.log_softmax(-1)
+
+    def kl(made: PreTrainedModel) -> float:
+        each = kl_div(log_p(made), log_p(model), log_target=True, reduction="none")
+        return float(each.sum(-1).mean())
+
+    for i, j in ((0, 2), (2, 0), (1, 3), (3, 1), (2, 1)):
+        made = with_weights(model, "model.layers", {i: j})
+        u, t = updates(made, i, learnt), updates(model, i, learnt)
+        a, b = np.array([np.polyfit(x, y, 1) for x, y in zip(u.T, t.T, strict=True)]).T
+        made.model.layers[i] = Refit(made.model.layers[i], a, b)
+        assert values(found, "replace-healed")[i, j] == pytest.approx(kl(made), rel=1e-5)
+    for i in range(LAYERS):
+        made = deepcopy(model)
+        mean = updates(model, i, learnt).mean(0)
+        made.model.layers[i] = Refit(made.model.layers[i], 0 * mean, mean)
+        assert values(found, "delete-healed")[i] == pytest.approx(kl(made), rel=1e-5)
+    assert np.diff(np.sort(values(found, "delete-healed"))).min() > 1e-3
 
 
 def test_passes_are_near_their_bound() -> None:
@@ -347,8 +510,8 @@ def test_padding_changes_nothing(four: Four, variant: str, tmp_path: Path) -> No
     assert both.base.positions.tolist() == [7, 3, 4, 1]
     assert both.run.tokens == 15
     for number, row in enumerate(UNEQUAL):
-        alone = maps(model, asked(model, text=tokens(tmp_path, [row], "alone.json")))
-        for test, held in alone.tests.items():
+        single = maps(model, asked(model, text=tokens(tmp_path, [row], "alone.json")))
+        for test, held in single.tests.items():
             found = both.tests[test]
             for quantity in ("kl", "loss", "agreement"):
                 x, y = (getattr(one, quantity) for one in (found, held))
@@ -517,6 +680,46 @@ def test_baselines_of_a_model_are_of_its_own_streams(four: Four) -> None:
     assert found.angular[1, 3] == pytest.approx(angle, abs=1e-4)
 
 
+def streams_of(model: PreTrainedModel, path: str) -> list[np.ndarray]:
+    """What every block of a model is given, and what the last one gives, [position, channel]."""
+    found: list[list[Tensor]] = [[] for _ in range(LAYERS + 1)]
+    blocks = model.get_submodule(path)
+
+    def after(_: torch.nn.Module, __: Any, out: Any) -> None:
+        found[LAYERS].append((out if isinstance(out, Tensor) else out[0])[0])
+
+    hooks = [blocks[-1].register_forward_hook(after)]
+    for depth, block in enumerate(blocks):
+        keep = found[depth].append
+        hooks.append(block.register_forward_pre_hook(lambda _, x, keep=keep: keep(x[0][0])))
+    alone(model, TEXT)
+    for hook in hooks:
+        hook.remove()
+    return [torch.cat(one).numpy() for one in found]
+
+
+@pytest.mark.parametrize("variant", PLACES)
+def test_what_streams_say_counts_every_position_once_and_no_padding(
+    variant: str, stranger: Callable[[str], Stranger]
+) -> None:
+    """1 − E cos(in, out), E arccos(cos) / π and linear CKA, written out, windows unequal."""
+    here = stranger(variant)
+    streams = streams_of(here.model, here.path)
+    assert {len(x) for x in streams} == {9 + 5}
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in streams]
+    centred = [x - x.mean(0) for x in streams]
+    cosine = np.array([[(x * y).sum(1) for y in unit] for x in unit])
+    depths = np.arange(LAYERS + 1)
+    wanted = 1 - cosine[depths[:-1], depths[1:]].mean(-1)
+    np.testing.assert_allclose(here.found.influence, wanted, atol=1e-7)
+    assert np.ptp(wanted) > 0.01
+    angles = np.degrees(np.arccos(np.clip(cosine, -1, 1))).mean(-1) / 180
+    np.testing.assert_allclose(here.found.angular, angles, atol=1e-7)
+    cross = np.array([[(x.T @ y).ravel() @ (x.T @ y).ravel() for y in centred] for x in centred])
+    own = np.sqrt(np.diagonal(cross))
+    np.testing.assert_allclose(here.found.cka, cross / np.outer(own, own), atol=1e-6)
+
+
 # Intervals
 
 
@@ -547,6 +750,42 @@ def test_an_interval_holds_its_mean(quantity: Any) -> None:
 def widths(found: Measure) -> float:
     assert found.low is not None and found.high is not None
     return float((found.high - found.low).mean())
+
+
+@pytest.mark.parametrize("hits", [12, 120, 388])
+def test_an_interval_holds_the_middle_95_in_100_of_the_resamples(hits: int) -> None:
+    """Of 0 and 1 a resample's sum is binomial: its ends are known, low first, without drawing."""
+    windows = 400
+    kl = (np.arange(windows) < hits).astype(np.float32)
+    found = Readings(kl, kl, kl, np.full(windows, 8)).measure()
+    assert found.value == pytest.approx(hits / windows)
+    ends = binom.ppf((0.025, 0.975), windows, hits / windows) / windows
+    spread = math.sqrt(hits / windows * (1 - hits / windows) / windows)
+    np.testing.assert_allclose((found.low, found.high), ends, atol=0.2 * spread)
+    assert float(found.low) < hits / windows < float(found.high)
+    narrower = binom.ppf((0.05, 0.95), windows, hits / windows) / windows
+    assert (np.abs(narrower - (found.low, found.high)) > 0.1 * spread).all()
+
+
+def test_a_resample_takes_the_positions_of_its_windows_along() -> None:
+    """The same ends as scipy's bootstrap of Σ n x / Σ n, windows drawn with their n."""
+    draw = np.random.default_rng(7)
+    positions = draw.integers(1, 60, 64)
+    kl = (draw.exponential(size=64) + 40 / positions).astype(np.float32)
+    found = Readings(kl, kl, kl, positions).measure()
+
+    def weighed(x: np.ndarray, n: np.ndarray, axis: int = -1) -> np.ndarray:
+        return (x * n).sum(axis) / n.sum(axis)
+
+    again = bootstrap(
+        (kl.astype(np.float64), positions), weighed, paired=True, method="percentile",
+        n_resamples=4000, confidence_level=0.95, rng=np.random.default_rng(8),
+    )  # fmt: skip
+    assert found.value == pytest.approx(weighed(kl.astype(np.float64), positions))
+    width = again.confidence_interval.high - again.confidence_interval.low
+    assert float(found.low) == pytest.approx(again.confidence_interval.low, abs=0.08 * width)
+    assert float(found.high) == pytest.approx(again.confidence_interval.high, abs=0.08 * width)
+    assert found.value < kl.mean() - width  # the plain mean is another value
 
 
 def test_intervals_shrink_as_windows_are_added() -> None:

@@ -209,6 +209,26 @@ def test_stacks_of_two_layers(i: int, j: int) -> None:
         assert stack("skip", LAYERS, i, j)[: i + 1] == own[: i + 1]
 
 
+@pytest.mark.parametrize(
+    ("test", "cell", "runs"),
+    [
+        ("replace", (1, 3), (0, 3, 2, 3, 4)),
+        ("replace", (3, 1), (0, 1, 2, 1, 4)),
+        ("swap", (1, 3), (0, 3, 2, 1, 4)),
+        ("average", (3, 1), (0, Averaged(1, 3), 2, Averaged(1, 3), 4)),
+        ("skip", (1, 3), (0, 1, 4)),
+        ("delete", (3,), (0, 1, 2, 4)),
+        ("replace-healed", (1, 3), (0, Healed(3, 1), 2, 3, 4)),
+        ("swap-healed", (1, 3), (0, Healed(3, 1), 2, Healed(1, 3), 4)),
+        ("delete-healed", (3,), (0, 1, 2, Healed(None, 3), 4)),
+    ],
+)
+def test_the_layers_of_a_stack_are_named_by_depth(
+    test: Any, cell: tuple[int, ...], runs: Stack
+) -> None:
+    assert stack(test, 5, *cell) == runs
+
+
 def test_bands_are_complete_and_come_by_distance() -> None:
     layers = 5
     bands = list(cells((*PAIRS, *SINGLES), range(layers), layers, ["layer"] * layers))
@@ -490,3 +510,16 @@ def test_an_error_in_the_model_leaves_no_hook(here: Open) -> None:
     with pytest.raises(IndexError):
         cut_up(one.model, one.session.family, {"input_ids": torch.full((1, 3), 10**6)})
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in one.model.modules())
+
+
+def test_as_many_logits_as_are_fine_are_still_read_in_float64(
+    here: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = here("llama_gqa").session.reader
+    count = 24 * reader.model.config.vocab_size  # every position of two windows of twelve
+    losses = []
+    for most in (count - 1, count, 2**40):
+        monkeypatch.setattr(reading, "FINE", most)
+        losses.append(reader.read(reader.blocks.streams[-2]).loss)
+    assert torch.equal(losses[1], losses[2])
+    assert not torch.equal(losses[0], losses[1])

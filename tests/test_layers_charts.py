@@ -226,16 +226,45 @@ def test_the_verdict_says_what_is_partial_and_what_is_published():
     assert told.badge == "" and "Partial" not in told.text
     told = layer_verdicts.told(views.of_model(part), part, "max")
     assert told.badge == "partial" and "Partial: 15 of 51 cells" in told.text
-    paper = published.published("qwen3-8b")
-    told = layer_verdicts.told(views.of_published(paper), paper, "max")
-    assert told.headline == "Swapping costs more than replacing in 20 of 102 pairs."
-    assert "In 12 of those 20 the intervals share no value." in told.text
-    assert "by swap 25, 28, 20, 22, 18; by replace 15, 17, 19, 21, 23. They share none." in (
-        told.text
-    )
-    assert told.badge == "published"
     few = fakes.layer_maps(windows=8)
     assert measures.FEW in layer_verdicts.told(views.of_model(few), few, "max").text
+
+
+def first_to_go(pairs: list[dict[str, float]], cost: str) -> list[int]:
+    """Five layers by their cheapest pair, no two of them neighbours."""
+    least: dict[int, float] = {}
+    for pair in pairs:
+        for layer in (int(pair["layer_i"]), int(pair["layer_j"])):
+            least[layer] = min(least.get(layer, np.inf), pair[cost])
+    chosen: list[int] = []
+    for layer in sorted(least, key=least.__getitem__):
+        if len(chosen) < 5 and all(abs(layer - other) > 1 for other in chosen):
+            chosen.append(layer)
+    return chosen
+
+
+def test_the_published_maps_say_what_is_counted_in_their_file():
+    """Of every pair both directions are in the file, with intervals: the larger one is its cost."""
+    file = published.FOLDER / "qwen3_8b_pairs.json"
+    pairs = json.loads(file.read_text(encoding="utf-8"))["pairs"]
+    above, apart = 0, 0
+    for pair in pairs:
+        larger, end = max((pair[f"replacement_kl_{x}"], pair[f"ci_95_rep_{x}"][1])
+                          for x in ("ij", "ji"))  # fmt: skip
+        above += pair["interchange_kl"] > larger
+        apart += pair["interchange_kl"] > larger and pair["ci_95_interchange"][0] > end
+    assert (above, apart, len(pairs)) == (20, 12, 102)
+    swap, replaced = (first_to_go(pairs, x) for x in ("interchange_kl", "replacement_max"))
+    paper = published.published("qwen3-8b")
+    told = layer_verdicts.told(views.of_published(paper), paper, "max")
+    assert told.headline == f"Swapping costs more than replacing in {above} of {len(pairs)} pairs."
+    assert f"In {apart} of those {above} the intervals share no value." in told.text
+    said = "; ".join(
+        f"by {test} {', '.join(map(str, layers))}"
+        for test, layers in (("swap", swap), ("replace", replaced))
+    )
+    assert f"{said}. They share none." in told.text and not set(swap) & set(replaced)
+    assert told.badge == "published"
 
 
 def test_what_is_wanted_is_what_a_finished_map_holds():
@@ -354,9 +383,12 @@ def test_a_candidate_that_stops_says_where_and_why(report):
 
 
 def test_scores_are_told_with_their_rank_correlation():
-    said = cut_verdicts.told_scores([("swap", 0.95, 6), ("angular", float("nan"), 2)])
-    assert "swap ρ = 0.95 over 6 layers" in said and "angular" not in said
-    assert "a hint only" in said
+    found = [("swap", 0.95, 6), ("replace", 0.4, 12), ("angular", float("nan"), 2)]
+    said = cut_verdicts.told_scores(found)
+    assert "swap ρ = 0.95 over 6 layers; replace ρ = 0.40 over 12 layers." in said
+    assert said.endswith("With so few layers a ρ is a hint only.") and "angular" not in said
+    sure = cut_verdicts.told_scores([("swap", 0.95, 12), ("replace", 0.4, 6)])
+    assert sure.endswith("replace ρ = 0.40 over 6 layers.")  # of the best there are enough
     assert "fewer than three" in cut_verdicts.told_scores([])
 
 

@@ -2,32 +2,39 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from torch.nn.functional import nll_loss
+from transformers import AutoModelForCausalLM, AutoTokenizer, BertForMaskedLM, PreTrainedModel
 
 from engine import network
 from engine.checkpoint import Checkpoint, open_checkpoint
-from engine.errors import Cancelled, Refused
+from engine.errors import Cancelled, Refused, silent
+from engine.layers.inputs import inputs
 from engine.line import barrier, gauges, interpolate, scopes
 from engine.line import exam as exams
 from engine.line.ends import ends
-from engine.line.exam import exam, whole
+from engine.line.exam import Marks, exam, whole
 from engine.line.interpolate import ground
+from engine.line.sampling import grid, next_point
 from engine.line.setting import work
 from engine.questions import Barrier, Forecast, Merge, Orders, Slice, Written
 from engine.questions.line import ABLATION, MERGING
-from engine.records import BarrierReport, Curve
+from engine.records import BarrierReport, Curve, LossSlice
 from engine.records.barriers import STAGES
 from engine.scramble import scramble
 from engine.symmetry import Symmetry, sample
 from tests import tiny
+from tests.reordered import alone
 
 Built = Callable[[str], Path]
 FEW = {"tokens": 96, "length": 12}
@@ -111,8 +118,132 @@ def test_no_line_leads_from_a_model_to_itself(architecture: str, target: str, bu
         assert curve(found, stage).barrier().value == pytest.approx(0, abs=1e-6)
         assert curve(found, stage).barrier("accuracy").value == 0
     assert found.target == target
-    if target == "likeliest class":
-        assert curve(found, "none").points("accuracy").value.min() == 1
+
+
+UNEQUAL = [[5, 9, 11, 3, 8, 2, 7, 40, 63, 21, 22, 30], [4, 4, 9, 77], [50, 61, 7, 7, 90, 12, 3]]
+
+
+@pytest.fixture
+def unequal(tmp_path: Path) -> dict[str, str]:
+    """What a question is told to read `UNEQUAL`, as exactly as float64 has it."""
+    path = tmp_path / "ids.json"
+    path.write_text(json.dumps(UNEQUAL))
+    return {"text": str(path), "dtype": "float64"}
+
+
+def stranger(folder: str | Path) -> PreTrainedModel:
+    """A decoder as transformers opens it."""
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+
+
+def mixed(a: PreTrainedModel, b: PreTrainedModel, t: float) -> PreTrainedModel:
+    """(1 − t) A + t B, parameter by parameter, in a model of its own."""
+    made, theirs = deepcopy(a), dict(b.named_parameters())
+    made.load_state_dict({n: (1 - t) * x + t * theirs[n] for n, x in a.named_parameters()}, False)
+    return made
+
+
+def graded(model: PreTrainedModel, windows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean −log p of each next token, and how often it is the likeliest, window by window."""
+    loss, right = [], []
+    for ids, said in zip(windows, alone(model, windows), strict=True):
+        loss.append(-said[np.arange(len(ids) - 1), ids[1:]].mean())
+        right.append((said[:-1].argmax(-1) == ids[1:]).mean())
+    return np.array(loss), np.array(right)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama_mqa_tied"])
+def test_a_curve_is_what_models_between_the_two_say(
+    architecture: str, built: Built, tmp_path: Path, unequal: dict[str, str]
+) -> None:
+    """(1 − t) A + t B by transformers: t = 0 is A, long windows count more, the top is the sup."""
+    folder = built(architecture)
+    b = other(built, tmp_path, architecture)
+    asked = Barrier(str(folder), b, points=5, stages=("none",), adaptive=False, **unequal)
+    found = curve(asked.answer(), "none")
+    first, last = stranger(folder), stranger(b)
+    at = (0.0, 0.25, 0.5, 0.75, 1.0)
+    loss, right = np.array([graded(mixed(first, last, t), UNEQUAL) for t in at]).swapaxes(0, 1)
+    assert found.t.tolist() == list(at)
+    assert found.positions.tolist() == [11, 3, 6]
+    np.testing.assert_allclose(found.loss, loss, rtol=1e-6)
+    np.testing.assert_allclose(found.accuracy, right, atol=1e-12)
+    mean, hits = ((x * [11, 3, 6]).sum(1) / 20 for x in (loss, right))
+    above = [mean[k] - (1 - t) * mean[0] - t * mean[4] for k, t in enumerate(at)]
+    below = [(1 - t) * hits[0] + t * hits[4] - hits[k] for k, t in enumerate(at)]
+    assert found.points().value == pytest.approx(mean, rel=1e-6)
+    assert found.excess().value == pytest.approx(above, abs=1e-6)
+    assert found.barrier().value == pytest.approx(max(above), abs=1e-6)
+    assert found.peak() == at[int(np.argmax(above))]
+    assert found.barrier("accuracy").value == pytest.approx(max(below), abs=1e-12)
+    assert np.abs(mean - mean[::-1])[[0, 1]].min() > 0.01  # the other way round is another curve
+    x, y = (torch.cat([p.flatten() for p in one.parameters()]) for one in (first, last))
+    assert found.distance == pytest.approx(float(((x - y).norm() / x.norm()).detach()), rel=1e-6)
+
+
+def test_where_nothing_labels_the_text_both_models_say_what_is_asked(
+    built: Built, tmp_path: Path, unequal: dict[str, str]
+) -> None:
+    """The class with the largest log p_A + log p_B at every place, not either model's own."""
+    folder, b = built("bert_masked"), other(built, tmp_path, "bert_masked")
+    asked = Barrier(str(folder), b, points=3, stages=("none",), adaptive=False, **unequal)
+    report = asked.answer()
+    first, last = (BertForMaskedLM.from_pretrained(x, dtype=torch.float64) for x in (folder, b))
+    at = (0.0, 0.5, 1.0)
+    with torch.no_grad():
+        p, middle, q = (
+            [model(torch.tensor([ids])).logits[0].log_softmax(-1) for ids in UNEQUAL]
+            for model in (first, mixed(first, last, 0.5), last)
+        )
+    wanted = [(x + y).argmax(-1) for x, y in zip(p, q, strict=True)]
+    for one in (p, q):  # labels by one model alone would be others
+        assert any((x.argmax(-1) != y).any() for x, y in zip(one, wanted, strict=True))
+    found = curve(report, "none")
+    assert (report.target, found.t.tolist()) == ("likeliest class", list(at))
+    assert found.positions.tolist() == [12, 4, 7]
+    for k, one in enumerate((p, middle, q)):
+        for window, (said, label) in enumerate(zip(one, wanted, strict=True)):
+            loss = nll_loss(said, label)
+            hits = (said.argmax(-1) == label).double().mean()
+            assert found.loss[k, window] == pytest.approx(float(loss), rel=1e-6)
+            assert found.accuracy[k, window] == pytest.approx(float(hits))
+
+
+def test_the_beginning_of_a_window_is_not_hidden() -> None:
+    """Some 15 in 100 of the other tokens are, at least one in each window, and asked for."""
+    asked = Barrier("demo:bert", "demo:bert", tokens=1024, length=8, stages=("none",), points=3)
+    bert = open_checkpoint("demo:bert")
+    given, whole_text = exam(bert, asked), inputs(bert, asked)
+    hidden = given.targets >= 0
+    mask = AutoTokenizer.from_pretrained(bert.folder).mask_token_id
+    assert hidden.shape == (128, 8)
+    assert not hidden[:, 0].any()
+    assert hidden.any(1).all()
+    assert 0.15 * 7 * 128 < int(hidden.sum()) < 0.25 * 7 * 128
+    assert whole_text.ids is not None
+    assert torch.equal(given.targets[hidden], whole_text.ids[hidden])
+    read = given.named["input_ids"]
+    assert bool((read[hidden] == mask).all())
+    assert torch.equal(read[~hidden], whole_text.ids[~hidden])
+    model = BertForMaskedLM.from_pretrained(bert.folder, dtype=torch.float32)
+    with torch.no_grad():
+        wanted = model(input_ids=read, labels=torch.where(hidden, given.targets, -100)).loss
+    found = Barrier.answer(asked).curves[0]
+    assert found.points().value == pytest.approx(np.full(3, float(wanted)), abs=1e-5)
+
+
+def test_points_are_added_where_the_mean_over_all_places_bends() -> None:
+    """One place of a window in which much happens at t = ¼ against 99 where little does at ¾."""
+    t = grid(5)
+    steep, slight = np.array([0, 8.0, 0, 0, 0]), np.array([0, 0, 0, 1.0, 0])
+    growing = barrier.Growing("none", None, 0.0, {
+        x: Marks(np.array([y, z]), np.zeros(2)) for x, y, z in zip(t, steep, slight, strict=True)
+    })  # fmt: skip
+    means = growing.means(np.array([1, 99]))
+    assert list(means.values()) == pytest.approx([0, 0.08, 0, 0.99, 0])
+    here = SimpleNamespace(exam=SimpleNamespace(positions=np.array([1, 99])))
+    filling = barrier.Filling(None, None, here, t, 0.0, 0.0)
+    assert filling.bent(growing, 2) in ([0.625, 0.875], [0.875, 0.625])
 
 
 def test_ends_are_the_models_own_losses(built: Built, tmp_path: Path) -> None:
@@ -381,6 +512,49 @@ def test_a_merge_loads_and_has_the_loss_that_was_measured(built: Built, tmp_path
         replace(asked, t=1.5).answer()
 
 
+def test_a_merge_at_t_is_so_much_of_b(
+    built: Built, tmp_path: Path, unequal: dict[str, str]
+) -> None:
+    """0.7 A + 0.3 B on disk at t = 0.3, and what it says above the chord between the two."""
+    folder, b = built("llama_gqa"), other(built, tmp_path, "llama_gqa")
+    out = tmp_path / "merged"
+    found = Merge(str(folder), b, t=0.3, stage="none", **unequal).answer(out=out)
+    own, theirs, made = (tiny.tensors(x) for x in (folder, Path(b), out))
+    for name, x in own.items():
+        wanted = 0.7 * x.double() + 0.3 * theirs[name].double()
+        torch.testing.assert_close(made[name].double(), wanted, rtol=1e-6, atol=1e-6)
+    first, last = stranger(folder), stranger(b)
+    loss, right = np.array([graded(mixed(first, last, t), UNEQUAL) for t in (0, 0.3, 1)]).swapaxes(
+        0, 1
+    )
+    mean = loss @ [11, 3, 6] / 20
+    assert found.curve.loss == pytest.approx(loss, rel=1e-6)
+    assert (found.loss, found.accuracy) == pytest.approx((mean[1], right[1] @ [11, 3, 6] / 20))
+    assert found.above == pytest.approx(mean[1] - 0.7 * mean[0] - 0.3 * mean[2], abs=1e-6)
+    assert abs(found.above - (mean[1] - 0.3 * mean[0] - 0.7 * mean[2])) > 0.01
+    assert found.apart == pytest.approx(
+        [(abs(loss[1] - loss[end]) / loss[end]).max() for end in (0, 2)], rel=1e-5
+    )
+
+
+def test_what_a_line_writes_is_what_models_between_the_two_generate() -> None:
+    """From A's own words at t = 0 to B's at t = 1."""
+    found = Written("demo:base", "demo:seed-1", at=(0, 0.1, 1), stage="none", count=10).answer()
+    a, b = (open_checkpoint(name).folder for name in ("demo:base", "demo:seed-1"))
+    words = AutoTokenizer.from_pretrained(a)
+    first, last = (AutoModelForCausalLM.from_pretrained(x, dtype=torch.float32) for x in (a, b))
+    start = [words.bos_token_id] if words.bos_token_id is not None else []
+    ids = torch.tensor([start + words.encode(found.prompt, add_special_tokens=False)])
+    how = {"max_new_tokens": 10, "do_sample": False, "pad_token_id": 0}
+    tokens = [
+        mixed(first, last, t).generate(ids, **how)[0, ids.shape[1] :].tolist() for t in found.at
+    ]
+    assert found.texts == tuple(words.decode(one, skip_special_tokens=True) for one in tokens)
+    assert tokens[0] != tokens[2]
+    parting = [next((n for n in range(10) if one[n] != tokens[0][n]), 10) for one in tokens]
+    assert found.same == tuple(parting)
+
+
 WORDS = ("llama_gqa", "mixtral", "gpt2", "opt", "gemma2", "gpt_neox")
 
 
@@ -422,25 +596,87 @@ def test_every_order_of_the_heads_has_its_barrier(built: Built, tmp_path: Path) 
         Orders(a, a, layer=7, **FEW).answer()
 
 
-def test_a_slice_goes_through_all_three_models(built: Built, tmp_path: Path) -> None:
-    a, b = str(built("llama_gqa")), other(built, tmp_path, "llama_gqa")
-    parts = []
-    found = Slice(a, b, points=2, margin=0.0, **FEW).answer(
-        lambda _, __, part=None, /: parts.append(part)
-    )
-    assert found.loss.shape == (2, 2) and np.isfinite(found.loss).all()
-    whole_one = Barrier(a, b, points=3, stages=("none",), **EVEN).answer()
-    # Without a margin the lower corners are A and, if aligned B stands between, B.
-    x = found.x.tolist()
-    assert x[0] <= 0 and x[-1] >= 1
-    corners = {x.index(place): end for place, end in ((0.0, 0), (1.0, -1)) if place in x}
-    assert corners
-    for column, end in corners.items():
-        own = float(np.average(whole_one.curves[0].loss[end]))
-        assert found.loss[0, column] == pytest.approx(own, abs=1e-5)
+def neurons_moved(held: dict[str, torch.Tensor], by: int) -> dict[str, torch.Tensor]:
+    """Every feed-forward neuron in another's place: the same function."""
+    found = dict(held)
+    for name, x in held.items():
+        if "mlp" in name:
+            found[name] = x.roll(by, 1 if "down" in name else 0)
+    return found
+
+
+def test_a_cycle_of_heads_is_undone_by_its_inverse(
+    built: Built, tmp_path: Path, unequal: dict[str, str]
+) -> None:
+    """B's heads are A's 1, 2, 0: at A's places stand B's 2, 0, 1, and only this line is level."""
+    folder = built("llama_mqa_tied")
+    b = shutil.copytree(folder, tmp_path / "b")
+    held = tiny.tensors(folder)
+    q, o = (f"model.layers.0.self_attn.{word}_proj.weight" for word in "qo")
+    moved = {
+        q: held[q].unflatten(0, (3, 8))[[1, 2, 0]].flatten(0, 1),
+        o: held[o].unflatten(1, (3, 8))[:, [1, 2, 0]].flatten(1, 2),
+    }
+    tiny.save_file({**held, **moved}, b / "model.safetensors", {"format": "pt"})
+    found = Orders(str(folder), str(b), points=3, **unequal).answer()
+    assert found.orders == tuple(permutations(range(3)))
+    assert found.orders[found.chosen] == (2, 0, 1)
+    assert [one.stage for one in found.curves] == [" ".join(map(str, x)) for x in found.orders]
+    moved_by = np.array([np.ptp(one.loss, axis=0).max() for one in found.curves])
+    assert np.flatnonzero(moved_by < 1e-5).tolist() == [found.chosen]
+    assert np.flatnonzero(found.objective < 1e-6).tolist() == [found.chosen]
+    assert found.ranks[0] == 1
+    loss, _ = graded(mixed(stranger(folder), stranger(b), 0.5), UNEQUAL)
+    assert found.naive.loss[1] == pytest.approx(loss, rel=1e-6)
+
+
+def test_a_slice_is_the_plane_through_all_three_models(
+    built: Built, tmp_path: Path, unequal: dict[str, str]
+) -> None:
+    """A + x u + y w by hand at every place, x along a row; aligned B is known: B is it, moved."""
+    folder = built("llama_gqa")
+    own = tiny.tensors(folder)
+    draw = torch.Generator().manual_seed(4)
+    near = {n: x + 0.4 * x.std() * torch.randn(x.shape, generator=draw) for n, x in own.items()}
+    b = shutil.copytree(folder, tmp_path / "b")
+    tiny.save_file(neurons_moved(near, 3), b / "model.safetensors", {"format": "pt"})
+    parts: list[LossSlice] = []
+    asked = Slice(str(folder), str(b), points=2, margin=0.1, stage="orders", **unequal)
+    found = asked.answer(lambda _, __, part=None, /: parts.append(part))
+    first = stranger(folder)
+
+    def flat(held: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        return torch.cat([held[n].detach().double().flatten() for n, _ in first.named_parameters()])
+
+    base = flat(own)
+    u, v = flat(neurons_moved(near, 3)) - base, flat(near) - base
+    along = float(u @ v / (u @ u))
+    across = float((v - along * u).norm() / u.norm())
+    w = (v - along * u) / across
+    assert found.places == pytest.approx(np.array([[0, 0], [1, 0], [along, across]]), abs=1e-6)
+    assert abs(along - across) > 0.1  # so that it shows which is which
+    assert found.length == pytest.approx(float(u.norm()), rel=1e-6)
+    room = 0.1 * max(1, along, across)
+    assert found.x == pytest.approx(np.linspace(-room, max(1, along) + room, 2), abs=1e-6)
+    assert found.y == pytest.approx(np.linspace(-room, across + room, 2), abs=1e-6)
+
+    def measured(x: float, y: float) -> tuple[float, float]:
+        made = deepcopy(first)
+        torch.nn.utils.vector_to_parameters(base + x * u + y * w, made.parameters())
+        loss, right = graded(made, UNEQUAL)
+        return np.average(loss, weights=[11, 3, 6]), np.average(right, weights=[11, 3, 6])
+
+    for row, y in enumerate(found.y):
+        for column, x in enumerate(found.x):
+            here = found.loss[row, column], found.accuracy[row, column]
+            assert here == pytest.approx(measured(x, y), rel=1e-5)
+    losses = [np.average(graded(stranger(x), UNEQUAL)[0], weights=[11, 3, 6]) for x in (folder, b)]
+    assert found.models == pytest.approx([*losses, losses[1]], rel=1e-6)
+    assert measured(along, across)[0] == pytest.approx(losses[1], rel=1e-6)
+    assert abs(measured(across, along)[0] / losses[1] - 1) > 0.001
     assert any(part is not None and not part.complete for part in parts)
     with pytest.raises(Refused, match="stand on one line"):
-        Slice(a, a, points=2, **FEW).answer()
+        Slice(str(folder), str(folder), points=2, **FEW).answer()
 
 
 # The demo's models: planted barriers.
@@ -535,3 +771,30 @@ def test_smollm2_scrambled_has_no_barrier_once_aligned() -> None:
     naive = curve(found, "none").barrier().value
     assert curve(found, "all").barrier().value <= 1e-4 * naive
     assert curve(found, "orders").barrier().value > 0.1 * naive
+
+
+def test_in_memory_every_added_point_is_chosen_from_all_before_it() -> None:
+    """A steep step at 0.3: what was measured last decides where to look next, one at a time."""
+    spacing, asked = 1 / 8, list[list[float]]()
+
+    def mark(t: float) -> Marks:
+        return Marks(np.array([1 / (1 + np.exp(-400 * (t - 0.3)))]), np.zeros(1))
+
+    def read(_: object, wanted: list[float], __: object) -> Iterator[tuple[float, Marks]]:
+        asked.append(list(wanted))
+        yield from ((t, mark(t)) for t in wanted)
+
+    here = SimpleNamespace(
+        exam=SimpleNamespace(positions=np.ones(1)), read=read, distance=lambda _: 0.0
+    )
+    line = SimpleNamespace(over=lambda _: None, together=interpolate.Held(None, {}).together)
+    filling = barrier.Filling(None, Barrier("a", "b"), here, grid(9), 0.0, 0.0, handed=np.inf)
+    growing = barrier.Growing("none", None, 0.0, {t: mark(t) for t in (0.0, 1.0)})
+    filling.measure(growing, line, silent)
+    known = {float(t): float(mark(t).loss[0]) for t in grid(9)}
+    assert sorted([0.0, *asked[0], 1.0]) == sorted(known)
+    for wanted in asked[1:]:
+        assert wanted == [next_point(known, spacing, 1e-3)]
+        known[wanted[0]] = float(mark(wanted[0]).loss[0])
+    assert len(asked) == 9  # the step is then as fine as points may be
+    assert next_point(known, spacing, 1e-3) is None

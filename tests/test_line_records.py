@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.line.exam import marks
 from engine.line.sampling import EXTRA, coarse_first, grid, next_point
-from engine.records import BarrierReport, Curve, MergeReport
+from engine.records import BarrierReport, Curve, HeadOrders, MergeReport
 from engine.records.layers import Run
 from engine.store import Store
 
@@ -75,6 +75,68 @@ def test_unpaired_noise_stays() -> None:
     other = replace(curve(0.4, "all"), loss=curve(0.4).loss[:, ::-1])
     ratio = report(curve(1.0), other).relative("all")
     assert ratio.high - ratio.low > 0.01
+
+
+def test_an_interval_is_that_of_the_highest_point_of_each_resample() -> None:
+    """Windows are drawn with their places, the same for every t, and the top is sought anew."""
+    windows, t = 40, grid(9)
+    draw = np.random.default_rng(5)
+    positions = draw.integers(5, 60, windows)
+    loss = 1 + t[:, None] + draw.normal(size=(9, windows))
+    loss[1:-1] += 0.2 + 3 / positions
+    loss[-1] = 2 + draw.normal(size=windows)
+    found = Curve("none", t, loss, 1 - loss / 10, positions, 0.5, complete=True)
+
+    def top(chosen: np.ndarray) -> np.ndarray:
+        weight = positions[chosen] / positions[chosen].sum()
+        mean = loss[:, chosen] @ weight
+        return mean - (1 - t) * mean[0] - t * mean[-1]
+
+    every = top(np.arange(windows))
+    again = np.random.default_rng(6)
+    tops = [top(again.integers(windows, size=windows)) for _ in range(4000)]
+    low, high = np.quantile([one.max() for one in tops], (0.025, 0.975))
+    barrier = found.barrier()
+    assert barrier.value == pytest.approx(every.max())
+    assert float(barrier.low) == pytest.approx(low, abs=0.08 * (high - low))
+    assert float(barrier.high) == pytest.approx(high, abs=0.08 * (high - low))
+    fixed = np.quantile([one[every.argmax()] for one in tops], 0.025)
+    assert fixed < low - 0.15 * (high - low)  # of the place that is the highest in all
+    assert found.barrier("accuracy").value == pytest.approx(every.max() / 10)
+
+
+def test_a_difference_and_a_ratio_are_of_the_stage_to_the_other() -> None:
+    found = report(curve(1.0), curve(0.25, "all"))
+    assert found.difference("all", "none").value == pytest.approx(
+        -0.75 * found.curves[0].barrier().value
+    )
+    assert found.difference("none", "all").value > 0
+    assert found.relative("all").value == pytest.approx(0.25)
+    assert found.relative("none", to="all").value == pytest.approx(4)
+
+
+def test_a_valley_is_how_far_below_the_chord_and_where() -> None:
+    t, places = np.array([0, 0.25, 0.5, 1]), np.array([3, 1])
+    loss = np.array([[1.0, 5], [1, 1], [1.5, 2.5], [2.0, 2]])
+    found = Curve("none", t, loss, 1 - loss / 10, places, 0.5, complete=True)
+    # Means 2, 1, 1.75, 2 against a chord of 2.
+    depth, at = found.valley()
+    assert (depth, at) == (pytest.approx(1.0), 0.25)
+    assert found.excess().value == pytest.approx([0, -1, -0.25, 0])
+    raised = replace(found, loss=loss + np.array([[0], [0], [2.0], [0]]))
+    assert raised.valley() is None
+    assert (raised.peak(), raised.barrier().value) == (0.5, pytest.approx(1.75))
+
+
+def test_orders_are_ranked_by_how_many_are_better() -> None:
+    heights = (0.5, 0.1, 0.3, 0.2)
+    found = HeadOrders(
+        "a", "b", 0, ((0, 1),) * 4, np.array([4.0, 1.0, 2.0, 3.0]), 2,
+        tuple(curve(height, noise=0) for height in heights), curve(1.0), True, RUN, total=24,
+    )  # fmt: skip
+    assert found.ranks == (2, 3)
+    assert found.count == 24
+    assert replace(found, chosen=1).ranks == (1, 1)
 
 
 def test_records_survive_the_store(tmp_path) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.alignment.comparison import compare
+from engine.alignment.heads import lead
 from engine.alignment.margins import margins
 from engine.alignment.sweeps import Descent, State
 from engine.assignment import margins as leads
@@ -143,6 +144,41 @@ def test_the_margin_of_residual_coordinates_by_its_definition(built: Callable[[s
     assert margins(task, still(a))["res"] == pytest.approx(
         leads(cosines, np.arange(len(unit))).min(), rel=1e-4
     )
+
+
+def test_the_margin_of_neurons_by_its_definition(built: Callable[[str], Path]) -> None:
+    """Of ‖Δ gate‖² / mean + ‖Δ (up ⊗ down)‖² / mean, gains folded in, each product formed."""
+    a = open_checkpoint(built("llama_gqa"))
+    found = margins(task_of(a, a), still(a))
+    for layer in range(2):
+        name = f"model.layers.{layer}."
+        gain = a.read(f"{name}post_attention_layernorm.weight").double()
+        gate, up, down = (
+            a.read(f"{name}mlp.{n}_proj.weight").double() for n in ("gate", "up", "down")
+        )
+        gate, product = gate * gain, (up * gain)[:, :, None] * down.T[:, None]
+        gaps = [(x[:, None] - x).square().flatten(2).sum(-1) for x in (gate, product.flatten(1))]
+        table = torch.stack([gap / gap.mean() for gap in gaps]).sum(0)
+        least = table.fill_diagonal_(torch.inf).min()
+        assert found[f"layers.{layer}.ffn"] == pytest.approx(float(least), rel=1e-4)
+
+
+def test_the_margin_of_heads_is_the_gap_to_any_other_head_over_the_mean_cost() -> None:
+    """Rows of the table are heads of A; the chosen ones may cost more than another: below 0."""
+    rng = np.random.default_rng(0)
+    for order, inner in (([1, 2, 0], [[1, 0], [0, 1], [1, 0]]), ([2, 1, 0], [[0, 1]] * 3)):
+        table = rng.uniform(1, 2, (3, 2, 3, 2))
+        gaps = []
+        for g in range(3):
+            for h in range(2):
+                chosen = order[g], inner[g][h]
+                others = [table[g, h, x, y] for x in range(3) for y in range(2) if (x, y) != chosen]
+                gaps.append(min(others) - table[g, h][chosen])
+        found = lead(table, np.array(order), np.array(inner))
+        assert found == pytest.approx(min(gaps) / table.mean())
+        assert found < 0
+    table[range(3), :, [2, 1, 0]] -= 1 - np.eye(2)[None] * 1.0
+    assert lead(table, np.array([2, 1, 0]), np.array([[1, 0]] * 3)) > 0
 
 
 @pytest.mark.parametrize("change", [-6, 6])

@@ -10,15 +10,20 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from scipy.optimize import linear_sum_assignment
+from torch.nn.functional import cross_entropy, kl_div
+from transformers import LlamaForCausalLM
 
 from engine.alignment import neuron_trials
+from engine.alignment.candidates import invariant
 from engine.alignment.firing import Site
 from engine.alignment.neuron_scores import alike, published, reading_alike
+from engine.alignment.stages import neuron_score, pair_neurons
 from engine.axes import Mark
 from engine.checkpoint import open_checkpoint
 from engine.cli import main
 from engine.errors import Refused, silent
-from engine.groups import MONOMIAL, PERMUTATION, POSITIVE
+from engine.groups import MONOMIAL, PERMUTATION, POSITIVE, Monomial
 from engine.questions import AllNeurons, Neurons
 from engine.records import NeuronMatch, named_arrays
 from engine.running import at_random
@@ -158,6 +163,79 @@ def test_the_score_is_invariant_and_at_most_one(group, gated: bool, generator) -
     assert np.diag(alike(group, x, more)[0]).max() < 0.99  # no element of the group
 
 
+def gaps(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """‖x_i − y_j‖² of all first entries."""
+    return ((x[:, None] - y[None]) ** 2).reshape(len(x), len(y), -1).sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("group", "gated"), [(MONOMIAL, True), (POSITIVE, False), (PERMUTATION, False)]
+)
+def test_scores_of_neurons_by_their_outer_products(
+    group: Monomial, gated: bool, generator: torch.Generator
+) -> None:
+    """Likeness, relative distance and partners of 9 neurons and 7, each up ⊗ down formed."""
+    marks = (Mark.RELABEL, Mark.WRITE, Mark.READ) if gated else (Mark.WRITE, Mark.READ)
+    x, y = ({m: torch.randn(12, n, generator=generator) for m in marks} for n in (9, 7))
+    one, other = ({m: rows.double().numpy().T for m, rows in z.items()} for z in (x, y))
+    parts = [
+        [z[m] for m in marks if m is Mark.RELABEL or not group.scales]
+        + [z[Mark.WRITE][:, :, None] * z[Mark.READ][:, None]] * group.scales
+        for z in (one, other)
+    ]
+    likeness, distance = [], []
+    for p, q in zip(*parts, strict=True):
+        size = gaps(p, 0 * p[:1]) + gaps(q, 0 * q[:1]).T
+        likeness.append(1 - gaps(p, q) / size)
+        distance.append(gaps(p, q) / gaps(p, q).mean())
+    np.testing.assert_allclose(alike(group, x, y)[0], np.mean(likeness, 0), atol=1e-5)
+    np.testing.assert_allclose(neuron_score(group, x, y), -np.sum(distance, 0), atol=1e-5)
+    inner = {m: x[m].mT @ y[m] for m in x}
+    if group.scales:
+        np.testing.assert_allclose(invariant(x, y, inner), -np.sum(distance, 0), atol=1e-5)
+    rows, columns = linear_sum_assignment(np.sum(distance, 0))
+    found = pair_neurons(group, x, y)
+    assert (found.rows.tolist(), found.columns.tolist()) == (rows.tolist(), columns.tolist())
+    others = np.sum(distance, 0)[rows]
+    chosen = others[range(7), columns]
+    others[range(7), columns] = np.inf
+    assert found.margin == pytest.approx((others.min(1) - chosen).min(), abs=1e-5)
+
+
+def test_the_sign_of_a_pair_is_that_of_the_nearest_factor(generator: torch.Generator) -> None:
+    """Of ±c on what is read and ±1/c on what is written, c on a fine grid."""
+    x, y = (
+        {m: torch.randn(6, n, generator=generator).double() for m in (Mark.WRITE, Mark.READ)}
+        for n in (9, 7)
+    )
+    c = torch.linspace(-4, 4, 801).exp().double()[:, None, None]
+    left = []
+    for sign in (1, -1):
+        up, down = (
+            torch.cdist((x[m].mT)[None], sign * (f * y[m].mT)).square()
+            for m, f in ((Mark.WRITE, c), (Mark.READ, 1 / c))
+        )
+        left.append((up + down).amin(0))
+    assert (alike(MONOMIAL, x, y)[1] == (left[1] < left[0]).numpy()).all()
+    assert alike(POSITIVE, x, y)[1] is None
+
+
+def test_two_neurons_of_one_model_are_alike_by_what_they_read(generator: torch.Generator) -> None:
+    """½ (|cos| of up + 1 − ‖Δ gate‖² / (‖gate‖² + ‖gate‖²)); what they write does not count."""
+    x = {m: torch.randn(12, 9, generator=generator) for m in (Mark.RELABEL, Mark.WRITE, Mark.READ)}
+    gate, up = (x[m].double().numpy().T for m in (Mark.RELABEL, Mark.WRITE))
+    cosine = up @ up.T / np.outer(*[np.linalg.norm(up, axis=1)] * 2)
+    size = (gate**2).sum(1)
+    near = 1 - gaps(gate, gate) / (size[:, None] + size)
+    score, flipped = reading_alike(MONOMIAL, x)
+    np.testing.assert_allclose(score, (np.abs(cosine) + near) / 2, atol=1e-5)
+    assert (flipped == (cosine < 0)).all()
+    less = {m: z for m, z in x.items() if m is not Mark.RELABEL}
+    np.testing.assert_allclose(reading_alike(POSITIVE, less)[0], cosine, atol=1e-5)
+    plain = 1 - gaps(up, up) / ((up**2).sum(1)[:, None] + (up**2).sum(1))
+    np.testing.assert_allclose(reading_alike(PERMUTATION, less)[0], plain, atol=1e-5)
+
+
 def test_a_larger_group_than_the_familys_would_pair_what_is_not_one_neuron(generator) -> None:
     x = {m: torch.randn(12, 9, generator=generator) for m in (Mark.WRITE, Mark.READ)}
     flipped = {m: -z for m, z in x.items()}
@@ -207,6 +285,41 @@ def test_demo_twins_fire_on_the_same_tokens(demo: NeuronMatch) -> None:
 
 def test_a_record_is_small(demo: NeuronMatch) -> None:
     assert sum(x.nbytes for x in named_arrays(demo).values()) < 2_000_000
+
+
+def test_exciting_places_are_those_of_what_down_is_given(
+    answer: Callable[..., NeuronMatch], tmp_path: Path
+) -> None:
+    """Against a hook on transformers' own model: window · length + position, |h| falling.
+
+    The first position of a window and the token that starts a text do not count.
+    """
+    ids = torch.randint(90, (24, 16), generator=torch.Generator().manual_seed(2))
+    (tmp_path / "ids.json").write_text(str(ids.tolist()))
+    found = answer("llama_gqa", text=str(tmp_path / "ids.json"), using="activations")
+    assert found.excited is not None
+    spelled = np.array(found.excited.pieces)[found.excited.text]
+    assert spelled[3, 5] == f"⟨{ids[3, 5]}⟩"
+    heard: list[np.ndarray] = []
+    for folder in (found.a, found.b):
+        model = LlamaForCausalLM.from_pretrained(folder).eval()
+        given: list[torch.Tensor] = []
+        place = model.get_submodule("model.layers.1.mlp.down_proj")
+        place.register_forward_pre_hook(lambda _, args, kept=given: kept.append(args[0]))
+        with torch.no_grad():
+            model(ids)
+        heard.append(given[0].double().flatten(0, 1).numpy())
+    first = np.arange(ids.numel()) % ids.shape[1] == 0
+    sinks = first | (ids.flatten() == 1).numpy()
+    for h, places, values in zip(heard, found.excited.places, found.excited.values, strict=True):
+        strongest = np.argsort(-np.where(sinks[:, None], 0, np.abs(h)), axis=0)[:8].T
+        np.testing.assert_array_equal(places, strongest)
+        np.testing.assert_allclose(values, np.take_along_axis(h.T, strongest, 1), rtol=1e-3)
+    a, b = (h[~sinks] for h in heard)
+    c = np.corrcoef(a, b, rowvar=False)[:20, 20:]
+    np.testing.assert_allclose(found.score, c, atol=1e-4)
+    ratio = a.std(0)[found.rows] / b.std(0)[found.match.permutation]
+    np.testing.assert_allclose(np.abs(found.factor), ratio, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("architecture", "expert"), [("mixtral", "1"), ("qwen2_moe", "shared")])
@@ -270,6 +383,71 @@ def test_a_planted_duplicate_is_found_and_merging_it_costs_nothing(
     assert np.median(cost.merged[~double]) > 1e-6
     before = Neurons(str(source), str(source), 1).answer()
     assert before.second_score.max() < 0.98  # nothing is found where nothing was planted
+
+
+def test_doing_without_a_neuron_costs_kl_from_the_model_to_the_changed_one_and_loss_above_its_own(
+    built: Built, tmp_path: Path, words: str
+) -> None:
+    """Against transformers' own model with the columns of `down` rewritten by hand."""
+
+    def louder(held: dict) -> None:
+        held[DOWN] = 12 * held[DOWN]
+
+    folder = changed(built("llama_gqa"), tmp_path / "loud", louder)
+    found = Neurons(str(folder), str(folder), 1, text=words).answer().spared
+    assert found is not None and len(found.neuron) == 20
+    model = LlamaForCausalLM.from_pretrained(folder).eval()
+    ids = torch.tensor(json.loads(Path(words).read_text()))
+    own = model.get_parameter(DOWN).detach().clone()
+
+    @torch.no_grad()
+    def said(down: torch.Tensor) -> tuple[torch.Tensor, float]:
+        model.get_parameter(DOWN).copy_(down)
+        x = model(ids).logits.double()
+        loss = cross_entropy(x[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        return x.log_softmax(-1), float(loss)
+
+    before, loss = said(own)
+    unequal = []
+    for k, (neuron, other) in enumerate(zip(found.neuron, found.other, strict=True)):
+        for factor, kl, above in (
+            (found.factor[k], found.merged[k], found.merged_loss[k]),
+            (0.0, found.removed[k], found.removed_loss[k]),
+        ):
+            down = own.clone()
+            down[:, other] += factor * own[:, neuron]
+            down[:, neuron] = 0
+            after, changed_loss = said(down)
+            forth, back = (
+                float(kl_div(q, p, reduction="sum", log_target=True)) / ids.numel()
+                for p, q in ((before, after), (after, before))
+            )
+            assert kl == pytest.approx(forth, rel=1e-4)
+            assert above == pytest.approx(changed_loss - loss, abs=1e-5)
+            unequal.append(abs(forth - back) / forth)
+    assert max(unequal) > 0.1  # no other order of the two gives the same
+    assert min(found.removed_loss) < -0.01 < 0.01 < max(found.removed_loss)
+
+
+def test_the_norm_of_a_neuron_is_that_of_what_it_reads_times_that_of_what_it_writes(
+    built: Built,
+) -> None:
+    """‖up‖ ‖down‖ with the gain of the norm before them; LayerNorm's bias is a bias of theirs.
+
+    Nothing along the mean over the residual coordinates counts where LayerNorm leaves it out.
+    """
+    held = {n: x.double() for n, x in tiny.tensors(built("llama_gqa")).items()}
+    gain = held["model.layers.1.post_attention_layernorm.weight"]
+    gated = (held[UP] * gain).norm(dim=1) * held[DOWN].norm(dim=0)
+    held = {n: x.double() for n, x in tiny.tensors(built("gpt2")).items()}
+    reads, bias, writes = (held[name] for name in NAMES["gpt2"])
+    gain, shift = (held[f"transformer.h.1.ln_2.{name}"] for name in ("weight", "bias"))
+    bias, reads = bias + shift @ reads, gain[:, None] * reads
+    reads = torch.cat([reads - reads.mean(0), bias[None]])
+    plain = reads.norm(dim=0) * (writes - writes.mean(1, keepdim=True)).norm(dim=1)
+    for architecture, expected in (("llama_gqa", gated), ("gpt2", plain)):
+        folder = str(built(architecture))
+        assert Neurons(folder, folder, 1).answer().norm == pytest.approx(expected.numpy(), rel=1e-5)
 
 
 def test_an_expert_against_itself_is_merged_in_its_tensors(built: Built) -> None:

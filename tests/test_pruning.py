@@ -222,6 +222,30 @@ def test_kinds_that_a_configuration_leaves_out_are_spelled_out(
         assert apart(four(variant), left_out) < 1e-6
 
 
+@pytest.mark.parametrize(
+    ("first", "drop", "left"),
+    [
+        (2, (1,), 1),
+        (2, (2,), 2),  # the first layer that is not counted
+        (2, (0, 1), 0),
+        (2, (2, 3), 2),
+        (0, (0,), 0),
+        (7, (0, 3), 2),  # more than there are layers: those that stay
+    ],
+)
+def test_the_first_layers_are_counted_again(
+    first: int, drop: tuple[int, ...], left: int, tmp_path: Path
+) -> None:
+    """`max_window_layers` layers have full attention, those from that number on the window."""
+    changes = {**WINDOWS, "max_window_layers": first, "num_hidden_layers": LAYERS}
+    old = tiny.build("qwen2", tmp_path / "old", **changes)
+    prune(open_checkpoint(old), drop, tmp_path / "cut")
+    config = json.loads((tmp_path / "cut" / "config.json").read_text())
+    assert config["max_window_layers"] == left
+    stay = [layer for layer in range(LAYERS) if layer not in drop]
+    assert config["layer_types"] == [FULL if layer < first else SLIDING for layer in stay]
+
+
 @pytest.mark.parametrize("drop", [(0, 2), (1, 3), (1,), (3, 0)])
 @pytest.mark.parametrize("variant", ["gemma2", "gemma3"])
 def test_a_model_may_be_left_with_layers_of_one_kind(

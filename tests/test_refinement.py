@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import LlamaForCausalLM
 
 from engine import network, texts
 from engine.action import act
@@ -97,6 +100,43 @@ def pair(built: Built, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkp
 
 def above(a: Checkpoint, b: Checkpoint, g: Symmetry) -> float:
     return midpoints(a, b, [("here", g)], draw(8, seed=5), CPU)[0].above
+
+
+@torch.no_grad()
+def next_token_loss(folder: Path, ids: Tensor, *, other: Path | None = None) -> float:
+    """Nats a token of a model, or of the mean of two, by transformers' own class."""
+    model, more = (LlamaForCausalLM.from_pretrained(f or folder).eval() for f in (folder, other))
+    for x, y in zip(model.parameters(), more.parameters(), strict=True):
+        x.copy_((x + y) / 2)
+    x = model(ids).logits.double()
+    return float(cross_entropy(x[:, :-1].flatten(0, 1), ids[:, 1:].flatten()))
+
+
+def test_every_step_reads_the_next_sixteen_windows_and_begins_again_after_the_last(
+    pair: tuple[Checkpoint, Checkpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With steps of length 0 the losses told are those of one model on each step's windows."""
+    monkeypatch.setattr("engine.alignment.refinement.RATE", 0.0)
+    a, b = pair
+    ids, found = draw(40), []
+    refine(a, b, Symmetry(a.family, a.config, {}), ids, 4, told=found.append)
+    turns = [[*range(16)], [*range(16, 32)], [*range(32, 40), *range(8)], [*range(8, 24)]]
+    expected = [next_token_loss(a.folder, ids[rows], other=b.folder) for rows in turns]
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert min(abs(x - y) for x, y in combinations(expected, 2)) > 1e-3
+
+
+def test_the_barrier_half_way_is_above_the_mean_of_both_ends(built: Built, tmp_path: Path) -> None:
+    """Every window counts alike, also in the last part of them, which is smaller."""
+    a = open_checkpoint(built("llama_gqa"))
+    b = open_checkpoint(tiny.build("llama_gqa", tmp_path / "b", seed=5))
+    ids = draw(21)
+    found = midpoints(a, b, [("here", Symmetry(a.family, a.config, {}))], ids, CPU)[0]
+    loss = next_token_loss(a.folder, ids, other=b.folder)
+    first, second = (next_token_loss(c.folder, ids) for c in (a, b))
+    assert found.loss == pytest.approx(loss, abs=1e-5)
+    assert found.above == pytest.approx(loss - (first + second) / 2, abs=1e-5)
+    assert abs(first - second) > 0.01
 
 
 def test_refining_lowers_the_loss_half_way_and_keeps_orders_signs_and_function(

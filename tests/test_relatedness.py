@@ -4,13 +4,16 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from scipy.optimize import linear_sum_assignment
 from scipy.stats import combine_pvalues, kstest, spearmanr
+from transformers import LlamaForCausalLM
 
 from engine.alignment.relatedness import fisher, lineage, log_p, placed, relate, spearman
 from engine.checkpoint import Checkpoint, open_checkpoint
@@ -18,7 +21,7 @@ from engine.cli import main
 from engine.errors import Refused
 from engine.pruning import prune
 from engine.questions import Related
-from engine.records import Relatedness
+from engine.records import LineageTest, Relatedness
 from engine.records.lineage import LIMIT
 from engine.scramble import scramble
 from tests import tiny
@@ -199,6 +202,44 @@ def test_a_test_whose_control_fails_proves_nothing(
     assert relate(a, b, Related("", "", text=ids)).verdict == "unrelated"
 
 
+@pytest.mark.parametrize(
+    ("depth", "smallest", "ways", "expected"),
+    [
+        (2, -9.0, 3, "same lineage"),
+        (2, -6.5, 3, "same lineage"),
+        (2, -6.4, 3, "unrelated"),
+        (5, -7.5, 3 * 10, "same lineage"),
+        (5, -7.4, 3 * 10, "unrelated"),
+        (2, -0.2, 3, "unrelated"),
+    ],
+)
+def test_p_is_the_smallest_times_three_tests_and_the_ways_to_place_the_layers(
+    depth: int,
+    smallest: float,
+    ways: int,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    built: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    """Bonferroni: two of five layers stand in 10 ways, two of two in one; no p is above 1."""
+    a = open_checkpoint(built("llama_gqa"))
+    b = open_checkpoint(tiny.build("llama_gqa", tmp_path / "b", seed=3, num_hidden_layers=depth))
+    known = {"as they stand": -0.1, "embedding": smallest, "random": -0.5}
+
+    def said(*args: object) -> tuple[LineageTest, np.ndarray, None]:
+        none = np.zeros(2, np.float32)
+        return LineageTest(args[2], known[args[2]], none, none), np.arange(2), None  # type: ignore[arg-type, index]
+
+    monkeypatch.setattr("engine.alignment.relatedness.lineage", said)
+    for pair in ((a, b), (b, a)):
+        found = relate(*pair, Related("", ""))
+        assert found.log10_p == pytest.approx(min(0.0, smallest + math.log10(ways)), abs=1e-12)
+        assert found.p == pytest.approx(min(1.0, ways * 10**smallest))
+        assert found.verdict == expected
+        assert [test.coordinates for test in found.tests] == [*known]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_statistics_are_scipys(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -215,6 +256,64 @@ def test_the_statistics_are_scipys(seed: int) -> None:
 def test_the_smallest_p_of_n_neurons_is_one_of_all_orders() -> None:
     assert log_p(1.0, 6) == pytest.approx(-math.log(720))
     assert log_p(1.0, 2) == 0 == spearman(np.arange(2), np.arange(2))
+
+
+def test_distances_are_relative_to_a_and_logits_are_those_of_transformers(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """max ‖A − B‖ / ‖A‖ of any tensor; max |logits A − logits B| and max |logits A|."""
+    a = open_checkpoint(built("llama_gqa"))
+    b = open_checkpoint(tiny.build("llama_gqa", tmp_path / "b", seed=3))
+    found = relate(a, b, Related("", ""))
+    x, y = (tiny.tensors(c.folder) for c in (a, b))
+    gaps = {n: float((x[n] - y[n]).double().norm() / x[n].double().norm()) for n in x}
+    assert found.furthest == pytest.approx(max(gaps.values()), rel=1e-6)
+    ids = torch.randint(96, (2, 128), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        said = [LlamaForCausalLM.from_pretrained(c.folder)(ids).logits for c in (a, b)]
+    assert found.checked_on == "256 random token ids"
+    assert found.logits_between == pytest.approx(float((said[0] - said[1]).abs().max()), rel=1e-4)
+    assert found.logits_scale == pytest.approx(float(said[0].abs().max()), rel=1e-4)
+
+
+def unit_rows(folder: Path, layer: int, word: str) -> np.ndarray:
+    """Rows of a gated FFN, the gain of the norm before them folded in, at unit length."""
+    held = tiny.tensors(folder)
+    gain = held[f"model.layers.{layer}.post_attention_layernorm.weight"]
+    rows = (held[f"model.layers.{layer}.mlp.{word}_proj.weight"] * gain).double().numpy()
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_likeness_and_correlation_of_layers_by_their_definition(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Rows A. Likeness: the share whose nearest by |cos| is one by gate and by up.
+
+    Correlation: Spearman's, of both best matchings, and their p-values by Fisher's method.
+    """
+    a = open_checkpoint(built("llama_gqa"))
+    b = open_checkpoint(tiny.build("llama_gqa", tmp_path / "b", seed=3, num_hidden_layers=3))
+    for one, other in ((a, b), (b, a)):
+        test, layers, likeness = lineage(one, other, "as they stand", None)
+        expected = np.zeros((one.layers, other.layers))
+        cosines = {}
+        for i, j in product(range(one.layers), range(other.layers)):
+            cosines[i, j] = [
+                np.abs(unit_rows(one.folder, i, word) @ unit_rows(other.folder, j, word).T)
+                for word in ("gate", "up")
+            ]
+            nearest = [c.argmax(1) for c in cosines[i, j]]
+            expected[i, j] = (nearest[0] == nearest[1]).mean()
+        assert likeness == pytest.approx(expected)
+        pairs = [(k, j) if one is a else (j, k) for k, j in enumerate(layers.tolist())]
+        found, ps = [], []
+        for pair in pairs:
+            orders = [linear_sum_assignment(c, maximize=True)[1] for c in cosines[pair]]
+            rho = spearmanr(*orders, alternative="greater")
+            found.append(rho.statistic)
+            ps.append(rho.pvalue)
+        assert test.rho == pytest.approx(found, rel=1e-5)
+        assert 10**test.log10_p == pytest.approx(combine_pvalues(ps).pvalue, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from scipy import stats
 
 from engine import published
 from engine.layers import selection
@@ -161,6 +162,19 @@ def test_rank_correlation_sees_order_only_and_leaves_out_what_is_not_known():
     assert round(selection.spearman(x, infinite)[0], 12) == 1.0
     assert np.isnan(selection.spearman([1, 2], np.array([1, 2]))[0])
     assert np.isnan(selection.spearman([1, 1, 1], np.array([1, 2, 3]))[0])
+
+
+def test_rank_correlation_is_that_of_mean_ranks():
+    """Equal values share the mean of their places: ρ = cov / (σ σ) of the ranks, by hand."""
+    scores = np.array([0.3, 0.1, 0.3, 0.9, np.nan, 0.2, 0.1])
+    cost = np.array([2.0, 1.0, 5.0, 4.0, 3.0, np.inf, 1.0])
+    x = np.array([4.5, 1.5, 4.5, 6, 3, 1.5]) - 3.5
+    y = np.array([3, 1.5, 5, 4, 6, 1.5]) - 3.5
+    assert (x @ y, x @ x, y @ y) == (9, 16.5, 17)
+    rho, n = selection.spearman(scores, cost)
+    assert (rho, n) == (pytest.approx(9 / np.sqrt(16.5 * 17)), 6)
+    known = ~np.isnan(scores)
+    assert rho == pytest.approx(stats.spearmanr(scores[known], cost[known]).statistic)
 
 
 def test_the_published_rule_gives_the_published_layers(qwen3):

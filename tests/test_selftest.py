@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine import running
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.errors import Refused
 from engine.groups import LINEAR, SIGNED
@@ -89,3 +90,17 @@ def test_a_bare_model_has_no_direction_through_a_head(built: Built, tmp_path: Pa
     found = self_test(bare, device="cpu")
     assert found.verdict == "exact"
     assert {row.verdict for row in found.rows} == {"exact"}
+
+
+def test_it_reads_2_windows_of_48_tokens(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, ...]] = []
+    drawn = running.random_inputs
+
+    def random_inputs(*args: object) -> object:
+        found = drawn(*args)
+        seen.append(tuple(found.shape))
+        return found
+
+    monkeypatch.setattr(running, "random_inputs", random_inputs)
+    self_test(open_checkpoint(built("llama_gqa")), device="cpu")
+    assert seen == [(2, 48)]

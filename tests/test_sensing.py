@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from engine import network
 from engine.activations import residual_stream, stack
+from engine.alignment import sensing
 from engine.alignment.heads import match_heads
 from engine.alignment.one_pass import layer_tensors
 from engine.alignment.sensing import sense
@@ -210,3 +211,27 @@ def test_images_must_be_given(built: Built, asked: Callable[[str], Align], tmp_p
     b, _ = planted(a, tmp_path / "b", question.only)
     with pytest.raises(Refused, match=r"reads images.*--using weights.*--inputs FILE"):
         solve(a, b, replace(question, text="default"))
+
+
+def test_patterns_that_are_held_at_once_fit_in_the_room_for_them(
+    built: Built, asked: Callable[[str], Align], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One layer of 6 heads on windows of 12 tokens: 6 · 12² numbers each, room for 5 and a bit."""
+    a, b = deaf(open_checkpoint(built("llama_gqa")), tmp_path)
+    whole = sense(a, b, asked("llama_gqa"))[0]
+    run: list[int] = []
+    load = network.load
+
+    def noted(checkpoint: Checkpoint, where: torch.device, kind: torch.dtype) -> PreTrainedModel:
+        model = load(checkpoint, where, kind)
+        above, name = stack(model, a.family)
+        block = above.get_submodule(name)[0]  # type: ignore[index]
+        block.register_forward_pre_hook(lambda _, given: run.append(len(given[0])))
+        return model
+
+    monkeypatch.setattr(network, "load", noted)
+    monkeypatch.setattr(sensing, "HELD", 5 * 6 * 12**2 + 100)
+    parts = sense(a, b, asked("llama_gqa"))[0]
+    assert run == [5, 5, 5, 5, 5, 5, 1, 1]  # A and B, 16 windows
+    torch.testing.assert_close(parts.heads, whole.heads, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(parts.root, whole.root, rtol=1e-4, atol=1e-6)

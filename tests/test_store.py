@@ -146,6 +146,27 @@ def test_arrays_are_mapped_and_read_only(store: Store) -> None:
     assert np.array_equal(got, large)
 
 
+@pytest.mark.parametrize("maps", [True, False])
+@pytest.mark.parametrize("shape", [(0, 4), (), (3,)])
+def test_arrays_are_read_only_whether_a_file_can_be_mapped_or_not(
+    shape: tuple[int, ...], maps: bool, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = np.load
+
+    def some(path: Path, mmap_mode: Any = None, **how: Any) -> np.ndarray:
+        if mmap_mode and not maps:
+            raise ValueError("cannot be mapped")
+        return load(path, mmap_mode=mmap_mode, **how)
+
+    monkeypatch.setattr(np, "load", some)
+    store.put("key", dataclasses.replace(SAMPLE, either=Inner(np.full(shape, 2.5))))
+    got = store.get("key").either.values
+    assert got.tolist() == np.full(shape, 2.5).tolist() and got.shape == shape
+    assert not got.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        got[...] = 1.0
+
+
 @pytest.mark.parametrize("array", [np.array(2.5), np.asfortranarray(np.eye(3)), np.arange(9)[::2]])
 def test_arrays_of_every_layout(array: np.ndarray, store: Store) -> None:
     store.put("key", dataclasses.replace(SAMPLE, either=Inner(array)))

@@ -1,6 +1,6 @@
 """Sweeps: what they promise of the objective, planted truths, and the costs they beat."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -14,11 +14,13 @@ from engine import network
 from engine.action import act
 from engine.alignment.candidates import by_distance, with_factors
 from engine.alignment.comparison import compare
+from engine.alignment.descent import Listened
 from engine.alignment.listening import correlate_neurons, places
 from engine.alignment.one_pass import start_from_embedding
+from engine.alignment.proposals import Scene, solve_layer
 from engine.alignment.solving import explained, occurring, solve
 from engine.alignment.starting import Fate, sentences
-from engine.alignment.sweeps import Descent, State, descend, lowest, sweep
+from engine.alignment.sweeps import Descent, State, descend, lowest, scene, sweep
 from engine.checkpoint import Checkpoint, open_checkpoint, save_checkpoint
 from engine.elements import Ordered
 from engine.families.llama import FAMILY as LLAMA
@@ -224,6 +226,98 @@ def test_the_residual_step_takes_the_best_assignment() -> None:
     assert values[0] - values[1] == pytest.approx(worths[1] - worths[0], rel=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_descent_ends_where_a_sweep_takes_off_less_than_a_ten_millionth(
+    scale: float, built: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the objective, whatever its size; the sweep that took so little is the last."""
+    falls = [0.2, 1e-3, 1.2e-7, 1.2e-7, 0.8e-7, 0.5]
+    values = scale * np.cumprod([1.0, *(1 - np.array(falls))])
+    a = open_checkpoint(built("llama_gqa"))
+    told: list[int] = []
+
+    def swept(_: Descent, state: State, __: object) -> tuple[State, float, np.ndarray]:
+        k = len(told)
+        told.append(k)
+        elsewhere = np.roll(np.eye(24), k + 1, axis=1)  # the residual never stands still
+        return replace(state, objective=values[k], distance=1.0), values[k], elsewhere
+
+    monkeypatch.setattr("engine.alignment.sweeps.sweep", swept)
+    fates: list[Fate] = []
+    end, rows = lowest(task_of(a, a, sweeps=9), {"x": None}, noted=fates.append)
+    assert [row.after for row in rows] == values[:6].tolist()
+    assert fates == [Fate("x", "flat", 6)]
+    assert end.objective == values[5]
+
+
+def test_activations_weigh_in_by_the_objectives_definition(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """(1 − μ) D + μ (1 − K): half of K is of the stream, half of the neurons of all layers."""
+    a = open_checkpoint(built("llama_gqa"))
+    b = open_checkpoint(tiny.build("llama_gqa", tmp_path / "b", seed=5))
+    rng = np.random.default_rng(0)
+    stream = rng.uniform(-1, 1, (24, 24))
+    neurons = torch.from_numpy(rng.uniform(0, 1, (2, 20, 20)).astype(np.float32))
+    task = replace(task_of(a, b, mix=0.3), listened=Listened(stream, tuple(neurons)))
+    order, plus = torch.from_numpy(rng.permutation(24)), torch.ones(24, dtype=torch.float64)
+    state, _, score = sweep(task, State(Ordered(order, plus)))
+    assert score is not None
+
+    def definition(res: Ordered) -> float:
+        g = Symmetry(a.family, a.config, {**state.inner, "res": res})
+        rows = np.arange(24)
+        alike = (stream[rows, res.permutation] * res.scale.numpy()).mean()
+        fired = [
+            neurons[layer][range(20), element(g, f"layers.{layer}.ffn").permutation].mean()
+            for layer in range(2)
+        ]
+        return 0.7 * value(task, g) + 0.3 * (1 - 0.5 * alike - 0.5 * float(np.mean(fired)))
+
+    assert state.objective == pytest.approx(definition(state.res), rel=1e-5)
+    flipped = Ordered(order.roll(5), plus * (1 - 2 * (torch.arange(24) % 3 == 0)))
+    worth = [
+        float((score[np.arange(24), res.permutation] * res.scale.numpy()).sum())
+        for res in (state.res, flipped)
+    ]
+    fallen = definition(state.res) - definition(flipped)
+    assert fallen == pytest.approx(worth[1] - worth[0], rel=1e-4)
+
+
+def layer_of_equal_neurons(a: Checkpoint, first: int, second: int) -> Scene:
+    """Layer 0 of a model beside itself, two of its neurons the same."""
+    found = scene(task_of(a, a), 0, identity(24))
+    both = {n: x.clone() for n, x in found.a.items()}
+    for name, x in both.items():
+        if "mlp" in name:
+            rows = x.mT if "down" in name else x
+            rows[second] = rows[first]
+    return replace(found, a=both, b=both)
+
+
+def test_of_equals_the_present_one_stays(
+    built: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tie moves nothing; an element that is not there yet is taken, though it changes nothing."""
+    a = open_checkpoint(built("llama_gqa"))
+    here = layer_of_equal_neurons(a, 3, 7)
+    order = torch.arange(20)
+    order[[3, 7]] = order[[7, 3]]
+    still, swapped = identity(20), Ordered(order, identity(20).scale)
+
+    def offered(scene: Scene, *_: object) -> Iterator[tuple[dict, Scene]]:
+        yield from (({"ffn": one}, scene.after({"ffn": one})) for one in (still, swapped, still))
+
+    monkeypatch.setattr("engine.alignment.proposals.proposals", offered)
+    for present in (still, swapped):
+        assert solve_layer(here, {"ffn": present}).elements["ffn"] is present
+    assert solve_layer(here, {}).elements["ffn"] is still
+    monkeypatch.undo()
+    every = solve_layer(scene(task_of(a, a), 0, identity(24)), {})
+    assert every.elements.keys() == {"ffn", "grp", "head", "rot", "val"}
+    assert every.gaps == (0, 0)
+
+
 def rows_of(seed: int) -> dict:
     from engine.axes import Mark
 
@@ -427,3 +521,28 @@ def test_the_command_sweeps(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert question.command.endswith(
         "--sweeps 2 --mix 0.5 --neurons published --refine 3 --out aligned"
     )
+
+
+def test_neurons_are_solved_in_the_present_order_of_experts_too(
+    built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A router that says another order than the experts themselves: only its rows stay apart."""
+    a, shift = open_checkpoint(built("mixtral")), torch.arange(4).roll(1)
+    sizes = a.family.sizes(a.config)
+    rows = torch.arange(sizes["ffn"]).roll(3).repeat(4, 1)
+    neurons = Ordered(rows, torch.ones(rows.shape).double())
+    g = Symmetry(a.family, a.config, {"layers.0.ffn": neurons})
+    gate = "model.layers.0.block_sparse_moe.gate.weight"
+
+    def changed(name: str) -> torch.Tensor:
+        return a.read(name)[shift] if name == gate else act(g, name, a.read)
+
+    save_checkpoint(tmp_path / "b", ((n, changed(n).contiguous()) for n in a.headers), a)
+    here = scene(task_of(a, open_checkpoint(tmp_path / "b")), 0, identity(sizes["res"]))
+    found = solve_layer(here, {"exp": identity(4)})
+    router = next(n for n in here.a if n.endswith("gate.weight"))
+    left = float((here.a[router] - here.b[router]).square().sum())
+    assert found.gaps[0] > 2 * left > 0
+    assert found.gaps[1] == pytest.approx(left, rel=1e-4)
+    assert torch.equal(found.elements["exp"].permutation, torch.arange(4))  # type: ignore[union-attr]
+    assert torch.equal(found.elements["ffn"].permutation, rows.argsort(-1))  # type: ignore[union-attr]

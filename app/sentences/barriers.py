@@ -7,7 +7,7 @@ from app.charts.measures import FEW, Number, at
 from app.sentences.layers import ran
 from app.sentences.numbers import count, named, number, seconds
 from app.sentences.verdicts import Verdict
-from engine.records import BarrierReport, Curve, Estimate
+from engine.records import ROUNDING, BarrierReport, Curve, Estimate
 from engine.records.barriers import Target
 
 SMALL = 0.01
@@ -72,14 +72,15 @@ def headline(report: BarrierReport, of: Quantity) -> str:
 def high(curve: Curve, of: Quantity) -> str:
     """How far a curve leaves its chord, and where."""
     found = at(curve.barrier(of))
-    if found.value == 0:
+    if found.value < ROUNDING:
         return "nowhere worse than its chord"
     where = f" at t = {number(curve.peak(of), 3)}" if found.value > SMALL else ""
     return f"{number(found.value, DIGITS)} {ABOVE[of]}{where}"
 
 
 def _said(found: Number) -> str:
-    return found.said(DIGITS)
+    small = max(abs(found.value), abs(found.low or 0), abs(found.high or 0)) < ROUNDING
+    return "0" if small else found.said(DIGITS)
 
 
 def share(report: BarrierReport, stage: str, of: Quantity) -> str:

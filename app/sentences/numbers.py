@@ -10,7 +10,8 @@ def number(value: float, digits: int = 2) -> str:
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e5:
-        return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}"
+        few = abs(value) < 10**digits - 0.5  # what rounds to more has a digit more
+        return f"{value:.{digits}g}" if few else f"{value:,.0f}"
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
