@@ -490,3 +490,48 @@ def test_sizes_that_cannot_be_are_refused_at_once(
     shapes = {name: header.shape for name, header in model.headers.items()}
     with pytest.raises(Refused, match=re.escape(message)):
         model.family.check({**model.config, **changes}, shapes)
+
+
+BLIND = {
+    "Llama": "att mlp fin scale value logits",
+    "Mixtral": "att mlp fin scale logits router",
+    "GPT-2": "att mlp fin att_bias mlp_bias query_in key_in value_in ffn_in mean mean_bias "
+    "mean_ffn mean_ffn_bias mean_pos pos_tok value key scale logits",
+    "Gemma 2": "att mlp fin scale out down out_sign down_sign value",
+    "Gemma 3": "att mlp fin scale out down out_sign down_sign value query key query_sign key_sign "
+    "quarter",
+    "OLMo 2": "fin scale out down out_sign down_sign query key query_sign key_sign quarter value "
+    "logits",
+    "BERT": "key value mean mean_bias mean_ffn mean_ffn_bias mean_pos mean_typ ffn_in pos_typ "
+    "tok_typ bias nsp nsp_bias cls cls_bias",
+}
+
+
+@pytest.mark.parametrize("name", BLIND)
+def test_a_family_has_these_blind_directions(name: str) -> None:
+    (family,) = (one for one in FAMILIES if one.name == name)
+    assert " ".join(blind.name for blind in family.blind) == BLIND[name]
+
+
+def test_what_a_blind_direction_moves_is_said_by_its_side_of_the_matrix() -> None:
+    (family,) = (one for one in FAMILIES if one.name == "BERT")
+    said = {blind.name: blind.title for blind in family.blind}
+    assert said["ffn_in"] == "multiples of 1/γ on the rows of the FFN's reader"
+    assert said["cls_bias"] == "the same for all classes in the classifier's bias"
+
+
+def test_a_reason_stands_beside_what_it_is_a_reason_for() -> None:
+    assert HARMLESS["use_cache"] == "speed only"
+    assert HARMLESS["vocab_size"] == "counted by the embedding; only common ids are compared"
+
+
+def test_a_coordinate_holds_all_three_criteria_unless_its_table_says_otherwise() -> None:
+    assert LLAMA.coordinates["ffn"].criterion == (True, True, True)
+    assert LLAMA.coordinates["res"].criterion == (True, True, True)
+    assert LLAMA.coordinates["tok"].criterion == (True, True, False)
+
+
+def test_rotary_positions_of_three_axes_are_no_table_of_qwen2() -> None:
+    assert QWEN2.constants["use_mrope"] == (False,)
+    (gemma2,) = (one for one in FAMILIES if one.name == "Gemma 2")
+    assert "query_pre_attn_scalar" in gemma2.compared

@@ -83,6 +83,8 @@ def test_costs_of_heads_have_a_down_and_b_across():
     }  # fmt: skip
     colours = drawn.colours(0)
     assert (colours[0.0], colours[2.0]) == ("#FFFFFF", "#08305C")  # cheap is light
+    assert table[["x", "x2", "middle", "y", "y2"]].values.tolist()[1:3] == [
+        [0.5, 1.5, 1.0, -0.5, 0.5], [-0.5, 0.5, 0.0, 0.5, 1.5]]  # fmt: skip
     marks = {layer["mark"].get("color"): layer for layer in drawn.layers}
     assert marks[theme.TRUTH]["transform"] == [{"filter": "datum['truth']"}]
     assert marks[theme.MINUS]["transform"] == [{"filter": "datum['partner']"}]
@@ -342,7 +344,10 @@ def test_changes_of_experts_cost_nats_and_the_cheapest_is_on_top():
         "both rows kept": theme.PLUS, (
             "one row"
         ): theme.MINUS, "one removed": theme.TRUTH}  # fmt: skip
-    assert drawn.tips(0)["loss"] == ("Δ loss", "+.3g")
+    assert drawn.tips(0) == {
+        "change": ("change", ""), "how": ("how", ""), "KL": ("KL", ".3g"),
+        "loss": ("Δ loss", "+.3g"),
+    }  # fmt: skip
     pair = Drawn(experts.tolls(EXPERTS, LIGHT))
     assert pair.colours(0) == {"partners aligned": theme.PLUS, "as numbered": theme.MINUS}
     assert pair.layers[0]["encoding"]["y"]["sort"] == [

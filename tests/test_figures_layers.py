@@ -57,6 +57,13 @@ def test_a_map_has_depth_i_down_and_layer_j_across():
     assert (low, high) == (pytest.approx(0.02), pytest.approx(1.0))
     assert (colours[low], colours[high]) == ("#FFFFFF", "#08305C")
     assert drawn.rows(1)["shown"].tolist() == ["0.2", "0.9", "0.4", "0.06", "0.8"]
+    ink = drawn.layers[1]["encoding"]["color"]  # light on cells that are dark
+    assert ink["condition"]["value"] == "#FFFFFF" and ink["value"] == LIGHT.ink
+    dark = 0.02**0.5 * 50**0.15
+    assert float(ink["condition"]["test"].strip("()").split(">")[1]) == pytest.approx(dark)
+    wide = Drawn(layer_maps.pair_map(replace(MAPS, layers=24), "swap", (0.02, 1.0), LIGHT,
+                                     Pair(1, 2)))  # fmt: skip
+    assert wide.layers[0]["encoding"]["x"]["axis"]["values"] == list(range(0, 24, 2))
     assert drawn.rows(2).to_dict("records") == [{"i": 1, "j": 2}]
     floor = layer_maps.cells(MAPS.pairs["swap"], 0.5)
     assert floor["drawn"].tolist() == [0.5, 1.0, 0.5, 1.0]
@@ -123,6 +130,7 @@ def test_a_strip_goes_logarithmically_from_its_least_to_its_most():
     assert dict(zip(kinds["layer"], kinds["kind"], strict=True)) == {
         0: "full", 1: "sliding", 2: "full"}  # fmt: skip
     assert set(drawn.rows(3)["layer"]) == {0, 2}
+    assert drawn.colours(2) == {"full": "#BBD5E8", "sliding": "#F2D3A9"}
     assert drawn.layers[0]["encoding"]["y"]["sort"] == ["delete", "influence", "kind of layer"]
     # three decades are drawn: what is lower is the least
     assert layer_maps.shares(np.array([1e-9, 1.0, 1000.0])).tolist() == [0.0, 0.0, 1.0]

@@ -168,6 +168,25 @@ def test_tables_of_a_line_give_barriers_shares_and_units():
     })  # fmt: skip
 
 
+def test_a_part_is_below_what_is_told_only_with_its_whole_interval():
+    tiny, wide = hill("all", 1e-5, 2e-5), hill("all", 0, 3e-4)  # of 2 nats: 0.0008 and 0.0075 %
+    for curve, text in ((tiny, "below 0.01 %"), (wide, "0.0075 % [0.0037, 0.011]")):
+        assert barrier_tables.share(line(RAW, curve), "all") == text
+    few = [replace(x, loss=x.loss[:, :8], positions=x.positions[:8]) for x in (RAW, wide, ALL)]
+    assert barrier_tables.share(line(*few[:2]), "all") == "below 0.01 %"
+    assert barrier_tables.share(line(few[0], few[2]), "all") == "20 %"
+    assert barrier_tables.COLUMNS == (
+        "In the CSV files, low and high are the ends of a 95 % interval, chord is the straight "
+        "line between both ends, excess how much worse a model is than it."
+    )
+    assert list(barriers.points(line(RAW, curves=()), "loss")) == [
+        "stage", "shown", "t", "value", "from", "to", "chord", "excess"]  # fmt: skip
+    assert barriers.NAMES["res"] == "residual" and barriers.NAMES["ffn"] == "+ FFN"
+    assert barriers.drawn(replace(RAW, loss=RAW.loss + 800), ("perplexity"))[0].value[0] == np.exp(
+        690
+    )
+
+
 @pytest.mark.parametrize(("away", "together"), [(3e-3, True), (5e-3, False), (-5e-3, False)])
 def test_curves_cover_each_other_within_a_part_of_the_height(away: float, together: bool):
     """The losses of the raw line lie between 1 and 3.25: 0.002 of that is 0.0045 nats."""
@@ -308,6 +327,7 @@ def test_measured_ratios_are_dots_beside_published_ranges():
             "orthogonal Stage 2"
         ): "#E69F00", "full Stage 2": theme.PLUS}  # fmt: skip
     assert drawn.tips(3)["ratio"] == ("ratio", ".1%")
+    assert drawn.spec["height"] == 190  # two rows of 50 and what is around
 
 
 def test_tables_of_ratios_give_means_ranges_and_every_pair():
@@ -343,3 +363,5 @@ def test_trials_of_orders_are_ranked_by_their_barrier():
     assert drawn.colours(1) == {"other": theme.QUIET, "chosen": theme.PLUS}
     assert drawn.scale("size", 1)["range"] == [20, 110]
     assert drawn.tips(0) == {"barrier": ("naive", ".3g")}
+    both = Drawn(reproductions.orders((trial, trial), LIGHT))
+    assert (drawn.spec["height"], both.spec["height"]) == (114, 138)

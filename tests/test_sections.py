@@ -3,7 +3,7 @@
 import io
 import runpy
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ import pytest
 
 from app import inputs, outputs, session
 from app.charts import heads as head_charts
-from app.charts import turns as head_turns
 from app.charts.layer_maps import Pair
+from app.charts.theme import LIGHT
 from app.controls import heads as head_controls
 from app.controls import layers as layer_controls
 from app.controls.model import Chosen
@@ -73,6 +73,41 @@ A, B = Chosen("demo:a", "/a", CARD), Chosen("demo:b", "/b", CARD)
 CELL = head_controls.Pick(head_charts.Cell(0, 1), "partner", "both", True, 0)
 PICK = layer_controls.Pick(Pair(2, 3), "replace", "swap", "max")
 RELATED = Related("/a", "/b"), fake_alignments.relatedness()
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A picture that is not drawn: which it is, and what it was given."""
+
+    name: str
+    given: tuple[Any, ...]
+
+    def properties(self, **_: Any) -> "Sketch":
+        return self
+
+
+SKETCHED = {
+    "barriers": ("lines",), "cuts": ("curves",), "descents": ("objective", "midpoints"),
+    "disguises": ("chart",), "drawing": ("beside", "above"),
+    "experts": ("cost_map", "likeness", "tolls"), "gaps": ("lines", "compared", "scatter"),
+    "heads": ("cost_map", "order_map"), "layer_maps": ("pair_map", "disagreement"),
+    "lineages": ("tests", "likeness"), "objectives": ("steps", "left", "singular", "removal"),
+    "shares": ("bars",), "turns": ("turn_map",),
+}  # fmt: skip
+"""The pictures of each module of charts that other tests draw."""
+
+
+@pytest.fixture(autouse=True)
+def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No picture is drawn."""
+    for module, names in SKETCHED.items():
+        for name in names:
+
+            def sketch(*given: Any, name: str = f"{module}.{name}", **_: Any) -> Sketch:
+                return Sketch(name, given)
+
+            monkeypatch.setattr(f"app.charts.{module}.{name}", sketch)
+    monkeypatch.setattr("app.charts.drawing.shown", lambda chart, look: chart)
 
 
 def drawn(label: str, name: str) -> list[tuple[str, str]]:
@@ -276,33 +311,33 @@ def test_a_written_checkpoint_opens_on_either_side(page: Page) -> None:
 
 
 @pytest.mark.parametrize(("half", "parts"), [(False, ["angle", "modulus"]), (True, ["angle"])])
-def test_the_file_of_turns_has_moduli_where_any_turn_is_free(
-    monkeypatch: pytest.MonkeyPatch, half: bool, parts: list[str]
-) -> None:
+def test_the_file_of_turns_has_moduli_where_any_turn_is_free(half: bool, parts: list[str]) -> None:
     shape = fake_heads.Shape()
     record = fake_heads.heads_report(turns=fake_heads.turns(shape, half=half))
-    seen: list[tuple[str, Any]] = []
-    draw = head_turns.turn_map
-
-    def map_of(report: Any, found: Any, part: Any, *rest: Any) -> Any:
-        seen.append((part, rest[1:]))
-        return draw(report, found, part, *rest)
-
-    monkeypatch.setattr(head_turns, "turn_map", map_of)
     pick = replace(CELL, cell=head_charts.Cell(4, 0), frequency=5)  # of the second group
-    chart = heads.pictures(record, pick)["turns"]
-    assert len(chart.vconcat) == len(parts)
-    assert seen == [(part, ((1, 5), part)) for part in parts]
+    maps = heads.pictures(record, pick)["turns"].given
+    assert [one.given for one in maps] == [
+        (record, record.turns, part, LIGHT, (1, 5), part) for part in parts
+    ]
 
 
 def test_pictures_of_one_model_leave_out_what_is_between_two() -> None:
-    alone, free = fake_heads.itself(), fake_heads.unrotated()
+    alone, free, both = fake_heads.itself(), fake_heads.unrotated(), fake_heads.heads_report()
     assert list(heads.pictures(alone, CELL)) == ["costs", "order", "disguises", "removal"]
     assert list(heads.tabulated(alone)) == ["removal", "disguises"]
     found = heads.pictures(free, CELL)
     assert list(found) == ["costs", "order", "objective", "singular"]
-    assert len(found["singular"].hconcat) == 2
-    assert len(found["objective"].hconcat) == 3
+    assert [one.given[:2] for one in found["singular"].given] == [
+        (free.val_singular, "values and outputs"), (free.qk_singular, "queries and keys"),
+    ]  # fmt: skip
+    names = [(one.name, one.given[1]) for one in found["objective"].given]
+    assert names == [
+        ("objectives.steps", "query–key"), ("objectives.steps", "value–output"),
+        ("objectives.left", LIGHT),
+    ]  # fmt: skip
+    found = heads.pictures(both, CELL)
+    assert list(found) == ["costs", "order", "disguises", "objective", "turns", "singular"]
+    assert len(found["singular"].given) == 1
 
 
 def test_a_card_says_where_blind_directions_stand(page: Page) -> None:
@@ -346,6 +381,12 @@ def test_a_gap_that_is_not_measured_to_its_end_shows_the_models_so_far(
         "Runs 3 models, one after another.",
     )  # fmt: skip
     assert asked[1] == (question, "steps", half)
-    assert {"gap", "gap-published", "tests", "tests-published"} <= set(page.charts)
+    assert page.charts["gap"].given[:2] == (half, "log ratio")
+    assert page.charts["tests"].given == (half,)
+    for name in half.steps[0].properties:
+        assert page.charts[f"property-{name}"].given[:3] == (half, name, "log ratio")
+    told = page.charts["tests-published"].given[0]
+    assert told.steps[0].model == "pythia-160m step0"
+    assert page.charts["gap-published"].given[0] is told
     assert page.said[0] == "When do replacing and swapping come apart?"
     assert page.buttons["Pairs (CSV)"]["file_name"] == "gap-pairs.csv"
