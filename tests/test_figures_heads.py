@@ -340,6 +340,8 @@ def test_changes_of_experts_cost_nats_and_the_cheapest_is_on_top():
         "without 2",
     ]  # fmt: skip
     assert drawn.titles(0) == {"x": "KL(A ‖ changed A), nats a token"}
+    ticks = drawn.layers[0]["encoding"]["x"]["axis"]["values"]
+    assert ticks == [0, 1e-4, 1e-3, 1e-2, 0.1, 1]  # up to twice the largest, 0.5
     assert drawn.colours(0) == {
         "both rows kept": theme.PLUS, (
             "one row"

@@ -380,7 +380,9 @@ def test_matched_coordinates_are_told_depth_by_depth():
     ("best", "stops"), [(0.77, "stops there"), (0.78, "comes from chance hits above it")]
 )
 def test_signs_bound_what_a_matching_without_them_finds(best: float, stops: str):
-    record = matching(signed_accuracy=np.array([best, 0.1, 0.2]))
+    record = matching(
+        signed_accuracy=np.array([best, 0.1, 0.2]), absolute_accuracy=np.array([0.25, 0.5, 0.0])
+    )
     assert findings.ceiling(record) == (
         "A coordinate whose sign is flipped anti-correlates with its partner, so matching on C "
         f"with its sign can find only the 75.0% with sign + (it reaches {best:.0%}".removesuffix(
@@ -439,7 +441,11 @@ def test_the_settings_of_a_function_are_counted_and_told():
         "dictionary."
     )
     assert inventory.power(5.9) == "794,328" and inventory.power(6.0) == "10⁶"
-    assert inventory.closed("A").text.startswith("Model A is not open: the card says what is")
+    closed = inventory.closed("A")
+    assert (closed.headline, closed.text) == (
+        "Nothing to list yet.",
+        "Model A is not open: the card says what is missing, or offers to open it.",
+    )
 
 
 def way(coordinates: Any, log10_p: float, *alike: float) -> LineageTest:

@@ -219,6 +219,8 @@ def test_two_heads_of_one_model_coincide_or_are_told_as_the_nearest():
         "No two heads coincide; the nearest are 0 and 2, at 59% of the mean cost."
     )
     assert apart.badge == ""
+    single = attention.matched(replace(three_heads(0.0), per_group=1))
+    assert single.headline == "One head: there is no other to compare it with."
     assert attention.order(three_heads(0.5)) == (
         "Every head is its own partner; the map shows how near the others come."
     )
@@ -400,6 +402,9 @@ def test_two_experts_of_one_model_are_told_with_what_merging_costs():
         found.text
     )
     assert "The nearest pair" not in found.text
+    one = experts.matched(fake_experts.itself(experts=1, shared=64))
+    assert one.headline == "One expert: there is no other to compare it with."
+    assert one.text.startswith("Every token also visits one shared expert of 64 neurons: it has")
     bare = experts.matched(fake_experts.itself(merged=None, removal=None)).text
     assert bare == (
         "Zero is one expert in two bases, two unrelated ones are near 2. What merging and removing "
@@ -522,15 +527,15 @@ def test_neurons_of_one_model_are_told_with_what_they_are_worth():
 def test_places_that_excite_both_neurons_are_counted():
     places = (
         np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]]),
-        np.array([[4, 5, 9], [1, 2, 3], [7, 0, 2]]),
+        np.array([[7, 0, 2], [1, 2, 3], [4, 5, 9]]),
     )
     text = np.zeros((1, 10), np.int32)
     found = Excited(("a",), text, places, (places[0] * 1.0,) * 2, "10 tokens")
-    match = replace(four_neurons().match, permutation=np.array([1, 0, 2]))
+    match = replace(four_neurons().match, permutation=np.array([1, 2, 0]))
     record = four_neurons(excited=found, match=match, rows=np.arange(3))
     assert neurons.shared(record, 0, 1) == "3 of the 3 places that excite each most are the same."
-    assert neurons.shared(record, 1, 0) == "2 of the 3 places that excite each most are the same."
-    # partners share 3, 2 and 1; at random 0 with 2, 1 with 1 and 2 with 0 share 1, 0 and 1
+    assert neurons.shared(record, 1, 2) == "2 of the 3 places that excite each most are the same."
+    # partners share 3, 2 and 1; at random each with its own number 1, 0 and 1
     assert neurons.overlap(record) == (
         "Over the layer, partners share 2.0 of the 3 places that excite each most; neurons paired "
         "at random 0.7."

@@ -274,7 +274,7 @@ def test_a_merge_is_told_by_its_loss_beside_those_of_its_ends(record, text):
 
 def test_a_plane_is_told_from_its_lowest_loss_to_its_highest():
     loss = np.array([[1.5, 3.25], [np.nan, 2.0]])
-    places = np.array([[0.0, 0.0], [1.0, 0.0], [0.3, 0.4]])
+    places = np.array([[0.1, 0.2], [1.1, 0.2], [0.4, 0.6]])
     record = replace(fake_barriers.plane(3), loss=loss, places=places, stage="heads")
     assert lines.plane(record) == (
         f"Loss from 1.5 to 3.25 nats. B at the stage heads is 50 % as far from A as B is. {RAN}"
@@ -322,6 +322,12 @@ def test_an_order_of_heads_is_told_with_both_ranks():
         "Taken: order 1 0, barrier 0.25 nats; rank 1 of 3 by what Stage 2 leaves, rank 1 by the "
         "measured barrier. No order has a lower barrier. No interval: fewer than 16 windows."
     )
+    texts = fake_barriers.writing((0.0, 0.25, 0.5, 0.75))
+    texts = replace(texts, same=(24, 0, 1, 7))
+    assert [lines.written(texts, n) for n in range(4)] == [
+        "A itself", "parts from A at once", "the first 1 token is as A's",
+        "the first 7 tokens are as A's",
+    ]  # fmt: skip
     assert lines.too_many(1, 1) == "A layer has one head, and that has one order."
     assert lines.too_many(9, 362_880).startswith(
         "9 heads have 362,880 orders, too many to solve Stage 2 for: orders are tried up to "
