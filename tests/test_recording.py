@@ -164,6 +164,13 @@ def test_a_refusal_and_a_crash_are_answers(tmp_path: Path) -> None:
     assert answer(main, ["crash"], tmp_path, {})["raised"] == "KeyError: 'what'"
 
 
+@pytest.mark.parametrize("code", [130, 143])
+def test_a_command_that_was_stopped_is_no_answer(code: int, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        answer(lambda _: code, ["inspect"], tmp_path, {})
+    assert stop.value.code == code
+
+
 def test_what_differs_is_printed_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
     before = {"inspect a": {"x": list(range(30)), "y": 2.0}, "cut a": {"z": 1}}
     after = {"inspect a": {"x": list(range(1, 31)), "y": NEXT}, "cut a": {"z": 1}}

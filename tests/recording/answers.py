@@ -40,6 +40,8 @@ LONG, HUGE = 8, 4096
 """Numbers from which a list of floats is packed; beyond which only its digest is kept."""
 COPIED = ("tokenizer.json",)
 """Files that come along unchanged: their digest is kept."""
+STOPPED = (130, 143)
+"""The exit codes after Ctrl-C and after SIGTERM: no answers."""
 Main = Callable[[list[str]], int]
 Answer = dict[str, Any]
 
@@ -55,7 +57,7 @@ def answers(main: Main, folder: Path, tree: Path, text: str = "") -> dict[str, A
 def answer(main: Main, words: list[str], folder: Path, known: Mapping[str, str]) -> Answer:
     """Exit code, stdout, stderr and the files that a command wrote; `known` paths are one word.
 
-    What is not written under `made` is gone afterwards.
+    What is not written under `made` is gone afterwards. A command that was stopped ends everything.
     """
     name = words[words.index("--out") + 1] if "--out" in words else ""
     out, new = folder / name, not (folder / name).exists()
@@ -65,6 +67,8 @@ def answer(main: Main, words: list[str], folder: Path, known: Mapping[str, str])
             ended: Answer = {"code": main(words)}
         except Exception as error:  # noqa: BLE001 (an answer as any other)
             ended = {"raised": f"{type(error).__name__}: {error}"}
+    if ended.get("code") in STOPPED:
+        sys.exit(ended["code"])
     found = ended | {"printed": parsed(printed.getvalue()), "says": TIMES.sub("", said.getvalue())}
     if new and out.exists():
         found["written"] = written(out, found["printed"])
