@@ -41,6 +41,7 @@ def test_equal_answers_do_not_differ(value: Any) -> None:
 def test_a_last_digit_is_the_order_of_sums() -> None:
     assert found({"a": [1.0, 2.0]}, {"a": [1.0, NEXT]}) == [Difference(".a[1]", 2.0, NEXT, True)]
     assert found(2.0, NEXT) == [Difference("", 2.0, NEXT, True)]
+    assert found([math.inf, 2.0], [math.inf, NEXT]) == [Difference("[1]", 2.0, NEXT, True)]
     assert found(0.0, -0.0) == [Difference("", 0.0, -0.0, True)]
 
 
@@ -92,6 +93,9 @@ def test_long_lists_are_packed_and_nothing_is_lost() -> None:
     changed = [RAMP, [*RAMP[:-1], RAMP[-1] + 1e-9]]
     assert [one.path for one in found(packed([RAMP, RAMP]), packed(changed))] == ["[1][11]"]
     assert found(packed(RAMP), RAMP) == []
+    assert unpacked(packed([0.5] * HUGE)) == [0.5] * HUGE
+    assert packed([[0.5] * HUGE, [0.5] * HUGE])["shape"] == [2, HUGE]
+    assert "sha256" in packed([0.5] * (HUGE + 1))
 
 
 def test_of_an_array_the_digest_tells_1e_12() -> None:
@@ -106,7 +110,7 @@ def test_of_an_array_the_digest_tells_1e_12() -> None:
     assert found(digest(x), digest(x.astype(np.float32)))[0].path == ".dtype"
     order = np.arange(9)
     assert not found(digest(order), digest(order[::-1]))[0].sums
-    assert "norm" not in digest(np.array([1.0, math.nan]))
+    assert not {"norm", "sum"} & {*digest(order), *digest(np.array([1.0, math.nan]))}
 
 
 def test_the_weighted_sum_of_a_digest_by_hand() -> None:
@@ -116,6 +120,15 @@ def test_the_weighted_sum_of_a_digest_by_hand() -> None:
     assert kept["norm"] == 5
     assert kept["sum"] == pytest.approx(3 * weights[0] - 4 * weights[2])
     assert (kept["dtype"], kept["shape"]) == ("float64", [1, 3])
+
+
+def test_numbers_and_arrays_are_counted() -> None:
+    held = {
+        "a": [1, 2.5, True, None, "3"],
+        "b": packed([RAMP, RAMP]),
+        "c": {"d": digest(np.ones(5))},
+    }
+    assert count(held) == (2 + 24, 1)
 
 
 def test_times_and_versions_are_left_out_by_name_and_nothing_else() -> None:

@@ -5,9 +5,9 @@ Every line of `asked.py` is asked in process, with one thread, on demo models an
 every family; what it prints as JSON, says and writes is compared with `answers.json.xz`. Names,
 words, whole numbers and lengths are equal or differ; floats within 1e-12 of the largest in their
 list differ by the order of sums only, which is counted and accepted. Times and versions alone are
-left out, by name (`answers.LEFT_OUT`), and folders of this run are one word. Of 8 floats on, a list
-is packed as float64; of 4096 on, as arrays in files are, it is kept as a digest: SHA-256, norm and
-a weighted sum.
+left out, by name (`answers.LEFT_OUT`), and folders of this run are one word. A list of 8 floats and
+more is packed as float64; of more than 4096, as an array in a file, it is kept as a digest: 64 bits
+of its SHA-256, its norm and a weighted sum.
 
 Another processor or another torch gives other last digits: `--against REV` asks the program of that
 revision too, here and now, and compares with it instead.
