@@ -69,6 +69,24 @@ def curve(
     return Curve(**(given | more))
 
 
+def hill(stage: str, low: float, high: float, peak: int = 2, **more: Any) -> Curve:
+    """A hill that is `low` in half of 16 windows and `high` in the others, over 1 to 2 nats.
+
+    A resample of 16 windows holds 4 to 12 of either half in 95 of 100 (binomial), so that the
+    interval ends at a quarter and at three quarters of the way from `low` to `high`. The accuracy
+    falls by a fifth of that below its chord from 0.75 to 0.5.
+    """
+    t = np.linspace(0, 1, 5)
+    chord, worse = 1 + t[:, None], np.zeros((5, 16))
+    worse[1:4] = np.tile([low, high], 8) / 2
+    worse[peak] *= 2
+    given = {
+        "stage": stage, "t": t, "loss": chord + worse, "accuracy": 1 - chord / 4 - worse / 5,
+        "positions": np.full(16, 127), "distance": 1.0, "complete": True,
+    }  # fmt: skip
+    return Curve(**(given | more))
+
+
 def report(
     stages: Sequence[str] = USUAL, windows: int = 16, points: int = 25, **more: Any
 ) -> BarrierReport:

@@ -72,6 +72,19 @@ def turns(shape: Shape, noise: float = 0.0, half: bool = False, seed: int = 3) -
     )
 
 
+def frequencies(**more: Any) -> Turns:
+    """Two frequencies, at +30° × 1 and −150° × 2; the second objective is 7 at its best, of 8."""
+    angle = np.radians([[30.0, -150.0]])
+    given = {
+        "angle": angle, "log_modulus": np.log([[1.0, 2.0]]), "weight": np.array([[0.75, 0.25]]),
+        "query": np.array([[1.0, 0.5]]), "key": np.array([[1.0, 4.0]]), "half_turns": False,
+        "query_inner": np.array([[[1.0, 0.0], [np.cos(angle[0, 1]), np.sin(angle[0, 1])]]]),
+        "key_inner": np.zeros((1, 2, 2)), "constant": np.array([[2.0, 8.0]]),
+        "planted_angle": None, "planted_log_modulus": None,
+    }  # fmt: skip
+    return Turns(**(given | more))
+
+
 def disguises(shape: Shape, measured: bool = True) -> tuple[Disguise, ...]:
     """Two that change the output and one that does not; all cost nothing by the published one."""
     low, nothing = np.linspace(1.5, 2.5, shape.heads), np.zeros(shape.heads)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.records import Excited, NeuronLayers, NeuronMatch, Spared, Truth
+from engine.records import Assignment, Excited, NeuronLayers, NeuronMatch, Spared, Truth
 from tests import fakes
 
 NEURONS, LAYERS, TOP = 40, 6, 8
@@ -107,6 +107,24 @@ def neuron_match(
         "seconds": 0.3,
     }
     return NeuronMatch(**(given | more))
+
+
+def four_neurons(**more: Any) -> NeuronMatch:
+    """Two of four pairs are the planted ones: the third has a wrong sign, the last a wrong B."""
+    match = Assignment(
+        np.array([2, 0, 1, 3]), np.array([1, -1, -1, 1], np.int8),
+        np.array([0.9, 0.8, 0.7, 0.6], np.float32), np.array([0.5, 0.25, 0.125, -0.5], np.float32),
+        np.array([True, True, True, False]), False,
+    )  # fmt: skip
+    truth = Truth("planted", np.array([2, 0, 1, 0]), np.array([1, -1, 1, 1], np.int8))
+    given = {
+        "layer": 3, "match": match, "truth": truth, "factor": np.array([2.0, -0.5, -1.0, 4.0]),
+        "truth_factor": np.array([2.0, -0.4, 1.0, 4.0]), "second": np.array([3, 1, 0, 2]),
+        "second_score": np.array([0.4, 0.3, 0.2, 0.1], np.float32), "excited": None,
+        "second_factor": np.array([1.5, -3.0, 2.5, 1.25]), "published": np.array([2, 0, 0, 3]),
+        "sizes": (4, 4), "rows": np.arange(4),
+    }  # fmt: skip
+    return replace(neuron_match(4), **(given | more))
 
 
 def itself(**more: Any) -> NeuronMatch:

@@ -1,6 +1,7 @@
 """Figures and tables of heads, neurons and experts, on records of a few numbers."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,15 @@ from engine.records import (
     NeuronMatch,
     Spared,
     Truth,
-    Turns,
 )
 from tests import fake_experts, fake_heads, fake_neurons
 from tests.drawn import Drawn
+
+frequencies = partial(
+    fake_heads.frequencies,
+    planted_angle=np.radians([[30.0, -120.0]]),
+    planted_log_modulus=np.zeros((1, 2)),
+)
 
 
 def two_heads(**more: Any) -> HeadsReport:
@@ -48,19 +54,6 @@ def two_heads(**more: Any) -> HeadsReport:
         "turns": frequencies(), "rank": None, "removal": None,
     }  # fmt: skip
     return fake_heads.heads_report(shape=fake_heads.Shape(1, 2, 4), **(given | more))
-
-
-def frequencies(**more: Any) -> Turns:
-    """Two frequencies, at +30° × 1 and −150° × 2; the second objective is 7 at its best, of 8."""
-    angle = np.radians([[30.0, -150.0]])
-    given = {
-        "angle": angle, "log_modulus": np.log([[1.0, 2.0]]), "weight": np.array([[0.75, 0.25]]),
-        "query": np.array([[1.0, 0.5]]), "key": np.array([[1.0, 4.0]]), "half_turns": False,
-        "query_inner": np.array([[[1.0, 0.0], [np.cos(angle[0, 1]), np.sin(angle[0, 1])]]]),
-        "key_inner": np.zeros((1, 2, 2)), "constant": np.array([[2.0, 8.0]]),
-        "planted_angle": np.radians([[30.0, -120.0]]), "planted_log_modulus": np.zeros((1, 2)),
-    }  # fmt: skip
-    return Turns(**(given | more))
 
 
 def test_costs_of_heads_have_a_down_and_b_across():

@@ -9,18 +9,16 @@ import pytest
 from app.charts.heads import Cell
 from app.sentences import attention, disguises, experts, neurons
 from engine.records import (
-    Assignment,
     Disguise,
     Excited,
     HeadCost,
     HeadsReport,
-    NeuronMatch,
     OrderRank,
     Spared,
-    Truth,
-    Turns,
 )
 from tests import fake_experts, fake_heads, fake_neurons, fakes
+from tests.fake_heads import frequencies
+from tests.fake_neurons import four_neurons
 
 CARDS = fakes.model_card(), fakes.model_card("twin", "b" * 16)
 
@@ -39,19 +37,6 @@ def two_heads(**more: Any) -> HeadsReport:
         "turns": frequencies(), "rank": None,
     }  # fmt: skip
     return fake_heads.heads_report(shape=fake_heads.Shape(1, 2, 4), **(given | more))
-
-
-def frequencies(**more: Any) -> Turns:
-    """Two frequencies, at +30° × 1 and −150° × 2; the second objective is 7 at its best, of 8."""
-    angle = np.radians([[30.0, -150.0]])
-    given = {
-        "angle": angle, "log_modulus": np.log([[1.0, 2.0]]), "weight": np.array([[0.75, 0.25]]),
-        "query": np.array([[1.0, 0.5]]), "key": np.array([[1.0, 4.0]]), "half_turns": False,
-        "query_inner": np.array([[[1.0, 0.0], [np.cos(angle[0, 1]), np.sin(angle[0, 1])]]]),
-        "key_inner": np.zeros((1, 2, 2)), "constant": np.array([[2.0, 8.0]]),
-        "planted_angle": None, "planted_log_modulus": None,
-    }  # fmt: skip
-    return Turns(**(given | more))
 
 
 BASIS = "Residual coordinates from weights; cost: rotary."
@@ -410,24 +395,6 @@ def test_two_experts_of_one_model_are_told_with_what_merging_costs():
         "Zero is one expert in two bases, two unrelated ones are near 2. What merging and removing "
         "experts costs was not measured."
     )
-
-
-def four_neurons(**more: Any) -> NeuronMatch:
-    """Two of four pairs are the planted ones: the third has a wrong sign, the last a wrong B."""
-    match = Assignment(
-        np.array([2, 0, 1, 3]), np.array([1, -1, -1, 1], np.int8),
-        np.array([0.9, 0.8, 0.7, 0.6], np.float32), np.array([0.5, 0.25, 0.125, -0.5], np.float32),
-        np.array([True, True, True, False]), False,
-    )  # fmt: skip
-    truth = Truth("planted", np.array([2, 0, 1, 0]), np.array([1, -1, 1, 1], np.int8))
-    given = {
-        "layer": 3, "match": match, "truth": truth, "factor": np.array([2.0, -0.5, -1.0, 4.0]),
-        "truth_factor": np.array([2.0, -0.4, 1.0, 4.0]), "second": np.array([3, 1, 0, 2]),
-        "second_score": np.array([0.4, 0.3, 0.2, 0.1], np.float32), "excited": None,
-        "second_factor": np.array([1.5, -3.0, 2.5, 1.25]), "published": np.array([2, 0, 0, 3]),
-        "sizes": (4, 4), "rows": np.arange(4),
-    }  # fmt: skip
-    return replace(fake_neurons.neuron_match(4), **(given | more))
 
 
 SURE_OF = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from engine.records import (
     LineageTest,
     LossSlice,
     Measure,
-    NeuronMatch,
     OrderRank,
     Readings,
     ResidualMatch,
@@ -421,22 +421,11 @@ def test_an_experiment_is_told_with_what_came_out():
     assert "theory" not in "".join(models.of_experiment(replace(other, symmetry=False)))
 
 
-def four_neurons(**more: Any) -> NeuronMatch:
-    """Two of four pairs are the planted ones: the third has a wrong sign, the last a wrong B."""
-    match = Assignment(
-        np.array([2, 0, 1, 3]), np.array([1, -1, -1, 1], np.int8),
-        np.array([0.9, 0.8, 0.7, 0.6], np.float32), np.array([0.5, 0.25, 0.125, -0.5], np.float32),
-        np.array([True, True, True, False]), False,
-    )  # fmt: skip
-    truth = Truth("planted", np.array([2, 0, 1, 0]), np.array([1, -1, 1, 1], np.int8))
-    given = {
-        "layer": 3, "match": match, "truth": truth, "factor": np.array([2.0, -0.5, -1.0, 4.0]),
-        "truth_factor": np.array([2.0, -0.4, 1.0, 4.0]), "second": np.array([1, 0, 3, 0]),
-        "second_score": np.array([0.4, 0.4, 0.75, 0.5], np.float32), "excited": None,
-        "second_factor": np.array([1.5, -3.0, 2.5, 1.25]), "published": np.array([2, 0, 0, 3]),
-        "sizes": (4, 4), "rows": np.arange(4),
-    }  # fmt: skip
-    return replace(fake_neurons.neuron_match(4), **(given | more))
+four_neurons = partial(
+    fake_neurons.four_neurons,
+    second=np.array([1, 0, 3, 0]),
+    second_score=np.array([0.4, 0.4, 0.75, 0.5], np.float32),
+)
 
 
 def test_matched_neurons_are_told_with_signs_scales_and_margins():
